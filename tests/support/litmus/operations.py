@@ -5,6 +5,8 @@ with a letter of its own, so that content says which writes it came from.
 """
 
 import ctypes
+import errno
+import fcntl
 import json
 import mmap
 import os
@@ -22,13 +24,15 @@ MODES = {"": 0, "keep": 1, "punch": 2, "zero": 16}
 WRITEBACKS = ("end", "each", "front", "back")
 """What the kernel writes of what nobody asked to be flushed, which it may at any time: everything
 after the last operation, everything after each, or the first or the last page of each write, with
-what another file's fsync commits meanwhile, and then."""
+what is committed meanwhile, and then; in the last two also after each other operation."""
 _PARTS = ("front", "back")
 WRITTEN_BACK = ("write", "mmapwrite")
 """Operations that leave pages to be written back."""
 _PAGE = 4096
 _BEGIN, _FINISH = 2, 7
 """linux/fs.h: SYNC_FILE_RANGE_*. Write; wait, write and wait."""
+_BTRFS_START_SYNC, _BTRFS_WAIT_SYNC = 0x80089418, 0x40089416
+"""linux/btrfs.h: BTRFS_IOC_*. Commits, and nothing is written back before."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -61,7 +65,10 @@ def perform(
         acknowledge(str(number))
         if writeback == "each":
             sync_file_system(folder)
-        elif writeback in _PARTS and operation["do"] in WRITTEN_BACK:
+        elif writeback in _PARTS:
+            if operation["do"] not in WRITTEN_BACK:
+                _commit(folder)
+                continue
             for how in (_BEGIN, _FINISH):
                 _write_page(folder / operation["path"], operation, writeback, how)
                 _commit(folder)
@@ -99,10 +106,21 @@ def _write_page(path: Path, operation: Operation, which: str, how: int) -> None:
 
 
 def _commit(folder: Path) -> None:
-    """Another program's fsync, of a file beside the folder."""
+    """Another program's fsync, of a file beside the folder; and where that writes a log of single
+    files, the transaction, which the kernel commits by itself each 30 s."""
     with _opened(folder.parent / "other", os.O_WRONLY | os.O_CREAT) as handle:
         _write_whole(handle, b"x", 0)
         os.fsync(handle)
+        _commit_transaction(handle)
+
+
+def _commit_transaction(handle: int) -> None:
+    try:
+        number = fcntl.ioctl(handle, _BTRFS_START_SYNC, bytes(8))
+        fcntl.ioctl(handle, _BTRFS_WAIT_SYNC, number)
+    except OSError as error:
+        if error.errno != errno.ENOTTY:
+            raise
 
 
 def _require(answer: int, path: Path) -> None:

@@ -4,9 +4,17 @@ use std::collections::{HashMap, HashSet};
 
 use crate::trace::{Change, Place, Trace, What};
 
-/// By flush of what was made in this log: what made the directories above it. Those that got
-/// another name are left out: committed before that, they would not be logged.
-pub fn find_new_directories(trace: &Trace) -> HashMap<u64, Vec<u64>> {
+/// What a flush logs of the directories above.
+#[derive(Default)]
+pub struct Above {
+    /// What made them.
+    pub made: Vec<u64>,
+    /// Changes of names of those that got another: committed before that, they are not logged.
+    pub renamed: Vec<u64>,
+}
+
+/// By flush of what was made in this log.
+pub fn find_new_directories(trace: &Trace) -> HashMap<u64, Above> {
     let mut tree = Tree::new(trace);
     let mut found = HashMap::new();
     let mut named_ns = 0;
@@ -29,8 +37,8 @@ pub fn find_new_directories(trace: &Trace) -> HashMap<u64, Vec<u64>> {
 struct Tree<'t> {
     holders: HashMap<&'t Place, u64>,
     names: HashMap<u64, Vec<&'t Place>>,
-    /// By what was made here: the record; None once it was named anew.
-    made: HashMap<u64, Option<u64>>,
+    /// By what was made here: the records that named it.
+    made: HashMap<u64, Vec<u64>>,
     old: HashSet<u64>,
 }
 
@@ -57,23 +65,25 @@ impl<'t> Tree<'t> {
                 self.holders.insert(place, *holder);
                 self.names.entry(*holder).or_default().push(place);
                 if !self.old.contains(holder) {
-                    let made = self.made.entry(*holder);
-                    made.and_modify(|made| *made = None).or_insert(Some(sequence));
+                    self.made.entry(*holder).or_default().push(sequence);
                 }
             }
         }
     }
 
     /// Of something new; nothing of what was there before.
-    fn new_above(&self, file: u64) -> Vec<u64> {
-        let mut found = Vec::new();
+    fn new_above(&self, file: u64) -> Above {
+        let mut found = Above::default();
         let mut seen = HashSet::from([file]);
         let mut open = Vec::from_iter(self.made.contains_key(&file).then_some(file));
         while let Some(file) = open.pop() {
             let above =
                 self.names.get(&file).into_iter().flatten().map(|(directory, _)| *directory);
             for directory in above.filter(|directory| seen.insert(*directory)) {
-                found.extend(self.made.get(&directory).copied().flatten());
+                match self.made.get(&directory).map_or(&[][..], Vec::as_slice) {
+                    &[made] => found.made.push(made),
+                    renamed => found.renamed.extend(renamed),
+                }
                 open.push(directory);
             }
         }

@@ -125,6 +125,9 @@ impl<'i, 's> Cut<'i, 's> {
                 self.put_size(&mut presences, write);
             }
             ordered.long().iter().for_each(|&at| self.put_size(&mut presences, at as usize));
+            for at in ordered.unfounded(&presences) {
+                presences[at] = Presence::Missing;
+            }
         }
         presences
     }

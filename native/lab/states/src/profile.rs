@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::ancestors::find_new_directories;
+use crate::ancestors::{find_new_directories, Above};
 use crate::choice::{Candidate, Presence, Reach, Tear};
-use crate::ranges;
+use crate::copied::Copied;
 use crate::rules::Rules;
 use crate::trace::{Change, Place, Trace, What};
 use crate::tree_log;
@@ -22,11 +22,9 @@ pub struct Journal {
     unsynced: HashSet<u64>,
     /// Changes of names of files that had one.
     renamed: HashSet<u64>,
-    /// By fsync: what made new directories that it logs.
-    directories: HashMap<u64, Vec<u64>>,
+    /// By fsync: new directories that it logs.
+    directories: HashMap<u64, Above>,
     logged: tree_log::Names,
-    /// By change: the first of its sectors that can be there by itself where data is copied.
-    apart: HashMap<u64, u64>,
     /// Changes that are journaled: of metadata, or all; in order.
     journaled: Vec<u64>,
     /// By record: a write that made its file longer than all before it had.
@@ -49,10 +47,6 @@ impl Journal {
             logged: match rules.has_tree_log {
                 true => tree_log::find(trace),
                 false => tree_log::Names::default(),
-            },
-            apart: match rules.copies_on_write {
-                true => ranges::apart(trace),
-                false => HashMap::new(),
             },
             journaled: Vec::new(),
             grows: Vec::new(),
@@ -126,7 +120,7 @@ impl Journal {
 
     /// What made the directories that this fsync logs beside its file.
     pub fn directories(&self, flush: u64) -> &[u64] {
-        self.directories.get(&flush).map_or(&[], Vec::as_slice)
+        self.directories.get(&flush).map_or(&[], |above| &above.made)
     }
 
     /// The old directory, if this is a rename that leaves the old name when the new name's is
@@ -138,6 +132,11 @@ impl Journal {
     /// Whether this change of names is in the log, and there with the next flush.
     pub fn is_logged_at_once(&self, sequence: u64) -> bool {
         self.logged.at_once.contains(&sequence)
+    }
+
+    /// Changes of names of renamed directories that this fsync may log beside its file.
+    pub fn renamed_directories(&self, flush: u64) -> &[u64] {
+        self.directories.get(&flush).map_or(&[], |above| &above.renamed)
     }
 
     /// Whether fsync of what is no file, or of a file with these changes of its names, brings all
@@ -246,8 +245,7 @@ pub struct Ordered {
     brought: Vec<Vec<u32>>,
     /// Of which what is durable has brought all but their sectors.
     long: Vec<u32>,
-    /// By candidate: the first of its sectors that can be there by itself where data is copied.
-    apart: Vec<Option<u64>>,
+    copied: Option<Copied>,
 }
 
 impl Ordered {
@@ -299,21 +297,21 @@ impl Ordered {
             before: candidates.iter().map(before).collect(),
             brought: candidates.iter().map(brought).collect(),
             long,
-            apart: candidates.iter().map(|one| journal.apart.get(&one.sequence).copied()).collect(),
+            copied: journal.rules.copies_on_write.then(|| Copied::new(trace, candidates)),
         }
     }
 
     /// What a candidate can be, when those before it are as they are.
     pub fn restrict(&self, presences: &[Presence], at: usize, candidate: &Candidate) -> Presence {
-        let own = match &presences[at] {
-            Presence::Torn(tear) if self.rules.copies_on_write => self.copied(tear, at),
-            Presence::Torn(tear) if self.rules.journals_data && !candidate.has_edges => {
+        let own = match (&presences[at], &self.copied) {
+            (Presence::Torn(tear), Some(copied)) => copied.tear(tear, at, candidate),
+            (Presence::Torn(tear), _) if self.rules.journals_data && !candidate.has_edges => {
                 front_of(tear)
             }
-            Presence::Torn(tear) if self.rules.data_before_size && !candidate.has_edges => {
+            (Presence::Torn(tear), _) if self.rules.data_before_size && !candidate.has_edges => {
                 Presence::Torn(Tear { reach: as_far_as_there(tear), ..tear.clone() })
             }
-            other => other.clone(),
+            (other, _) => other.clone(),
         };
         self.before[at].iter().fold(own, |own, &earlier| {
             let earlier = &presences[earlier as usize];
@@ -326,18 +324,6 @@ impl Ordered {
         })
     }
 
-    /// What is written elsewhere and then named is there as it was written: together.
-    fn copied(&self, tear: &Tear, at: usize) -> Presence {
-        match self.apart[at] {
-            Some(0) if tear.reach == Reach::Whole => Presence::Torn(tear.clone()),
-            Some(first) if tear.reach == Reach::Whole && tear.sectors.ends_with(&[true]) => {
-                let sectors = (0..).take(tear.sectors.len()).map(|sector| sector >= first);
-                Presence::Torn(Tear { sectors: sectors.collect(), reach: Reach::Whole })
-            }
-            _ => Presence::Missing,
-        }
-    }
-
     /// The candidates that must be there if this one is.
     pub fn needs(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
         self.before[at].iter().map(|&earlier| earlier as usize)
@@ -348,6 +334,11 @@ impl Ordered {
         let all = self.brought.iter().zip(presences);
         let there = all.filter(|(_, presence)| **presence == Presence::Present);
         there.flat_map(|(writes, _)| writes).map(|&write| write as usize).collect()
+    }
+
+    /// Writes of which the length alone would be there, and nothing that brings it.
+    pub fn unfounded(&self, presences: &[Presence]) -> Vec<usize> {
+        self.copied.as_ref().map_or_else(Vec::new, |copied| copied.unfounded(presences))
     }
 
     /// Candidates of which all but their sectors is there.

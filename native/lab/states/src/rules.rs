@@ -15,7 +15,8 @@ pub struct Rules {
     pub ranges_bring: RangesBring,
     /// A file ends with a sector that is there.
     pub data_before_size: bool,
-    /// A write gets a new place, and counts from when the metadata says so: whole.
+    /// A write gets a new place, and counts from when the metadata says so: block by block, and
+    /// with it the length of all that has been written.
     pub copies_on_write: bool,
     /// Data goes through the journal too, block by block, in its order.
     pub journals_data: bool,
@@ -101,7 +102,6 @@ pub const BTRFS: Rules = Rules {
     commits_all: false,
     rename_brings_size: false,
     ranges_bring: RangesBring::Nothing,
-    data_before_size: true,
     copies_on_write: true,
     logs_directories: true,
     forgets: Forgets::NewFiles,

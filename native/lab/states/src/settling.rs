@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
+use crate::dentries::Dentries;
 use crate::fault::Edits;
 use crate::profile::Journal;
 use crate::trace::{Change, Trace, What};
@@ -17,6 +18,7 @@ pub struct Settling<'t> {
     pub logged_by: HashMap<u64, u64>,
     /// Changes that are logged with the next flush.
     logged_next: VecDeque<u64>,
+    dentries: Dentries,
     settled: Vec<bool>,
     /// Content and size of a file: fsync and fdatasync help.
     data: HashMap<u64, VecDeque<u64>>,
@@ -39,6 +41,7 @@ impl<'t> Settling<'t> {
             halved_by: HashMap::new(),
             logged_by: HashMap::new(),
             logged_next: VecDeque::new(),
+            dentries: Dentries::default(),
             settled: vec![false; trace.events.len()],
             data: HashMap::new(),
             attributes: HashMap::new(),
@@ -61,6 +64,9 @@ impl<'t> Settling<'t> {
     fn take(&mut self, sequence: u64) {
         let trace: &'t Trace = self.trace;
         let event = trace.event(sequence);
+        if self.has_tree_log() {
+            self.dentries.take(sequence, event);
+        }
         match &event.what {
             What::Change(Change::Write { synced: true, .. }) => {
                 self.settle(sequence, sequence, None)
@@ -145,7 +151,9 @@ impl<'t> Settling<'t> {
             let (kept, others): (Vec<_>, _) = names.partition(|&name| journal.keeps_name(name));
             covered.extend(kept);
             let logged = take_ended(self.trace, Some(&mut self.logged_next), begin_ns);
-            self.log(others.into_iter().chain(logged).collect(), by);
+            let above = journal.renamed_directories(by).iter().copied();
+            let below = self.dentries.log(file);
+            self.log(others.into_iter().chain(logged).chain(above).chain(below).collect(), by);
         }
         covered.sort_unstable();
         for sequence in covered {

@@ -8,21 +8,16 @@ use crate::trace::{Change, Trace, What};
 /// Changes of names, by what was in the log before them.
 #[derive(Default)]
 pub struct Names {
-    /// Of files that are on the disk, given a name in another directory, when neither they nor the
-    /// old directory are in the log: the old directory. A flush of the new one logs the new name
-    /// alone; of the file, or of the old one, it brings all.
+    /// Of files that are given a name in another directory: the old one. A flush of the new one
+    /// logs the new name alone, where neither the file nor the old one are in the log, as after
+    /// each commit by the kernel; of the file, or of the old one, it brings all.
     pub left: HashMap<u64, u64>,
     /// Of what is in the log: there with the next flush, of whatever.
     pub at_once: HashSet<u64>,
 }
 
 pub fn find(trace: &Trace) -> Names {
-    let mut log = Log {
-        old: trace.base.iter().map(|(_, file, _)| *file).collect(),
-        changed: HashSet::new(),
-        named: HashMap::new(),
-        logged: HashSet::new(),
-    };
+    let mut log = Log { changed: HashSet::new(), named: HashMap::new(), logged: HashSet::new() };
     let mut found = Names::default();
     for (event, sequence) in trace.events.iter().zip(1..) {
         match &event.what {
@@ -32,9 +27,10 @@ pub fn find(trace: &Trace) -> Names {
                 let mut sources = taken.map(|((directory, _), _)| *directory);
                 if log.has(event.file) || sources.any(|directory| log.has(directory)) {
                     found.at_once.insert(sequence);
-                } else if let [((from, _), None), ((to, _), Some(file))] = sets[..] {
-                    let is_file = log.old.contains(&file) && !is_directory(trace, file);
-                    found.left.extend((is_file && from != to).then_some((sequence, from)));
+                }
+                if let [((from, _), None), ((to, _), Some(file))] = sets[..] {
+                    let is_left = from != to && !is_directory(trace, file);
+                    found.left.extend(is_left.then_some((sequence, from)));
                 }
                 log.name(
                     event.file,
@@ -53,8 +49,6 @@ pub fn is_directory(trace: &Trace, file: u64) -> bool {
 }
 
 struct Log {
-    /// What is on the disk.
-    old: HashSet<u64>,
     changed: HashSet<u64>,
     /// By directory: what was given a name in it.
     named: HashMap<u64, HashSet<u64>>,

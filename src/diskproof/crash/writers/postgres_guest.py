@@ -42,12 +42,15 @@ _PATH = "set -e; cd /tmp; PATH=$(echo /usr/lib/postgresql/*/bin):$PATH"
 _CLIENT = f"psql -h /tmp -U {postgres.USER} -d postgres -X -q -A -t -v ON_ERROR_STOP=1"
 _KILLED_BY_TIMEOUT = 124
 
+# Without the templates, of which nothing is made: two thirds of the pages that are looked at.
 _MAKE = f"""{_PATH}
 mkdir -m 700 {CLUSTER}
 chown {_NOBODY}:{_NOBODY} {CLUSTER}
 {_AS_SERVER} initdb {" ".join(postgres.INITDB_OPTIONS)} --no-sync -D {CLUSTER}
-echo "CREATE EXTENSION amcheck" |
+printf '%s\\n' "CREATE EXTENSION amcheck" "UPDATE pg_database SET datistemplate = false" \
+  "DROP DATABASE template0" "DROP DATABASE template1" |
   {_AS_SERVER} postgres --single -F -D {CLUSTER} postgres >/dev/null
+[ $(ls {CLUSTER}/base | wc -l) = 1 ]
 umount {MOUNT_POINT}
 """
 # $1: the server's settings. It says nothing on our descriptors, or they would never close.

@@ -3,6 +3,7 @@
 
 #![cfg(test)]
 
+mod copied;
 #[path = "../logs/mod.rs"]
 mod logs;
 mod names;
@@ -25,8 +26,6 @@ use diskproof_wire::crash_log::{Flags, Operation, ROOT};
 use logs::{Recording, DISK, SECTOR};
 use power::{allow, create, fsync, look, profiles, rename, write, Seen};
 use world::{operation, World};
-
-const BLOCK: u64 = 4096;
 
 #[test]
 fn a_rename_over_a_file_brings_its_length_or_its_data_where_that_is_said() {
@@ -205,28 +204,6 @@ fn an_overwrite_is_torn_where_it_is_in_place() {
     };
     assert!(!allow(make, torn).contains(&Fault::PowerBtrfs));
     assert_eq!(allow(make, torn).len(), 6);
-}
-
-#[test]
-fn what_a_range_of_zeros_cuts_is_written_by_itself_where_data_is_copied() {
-    let make = |recording: &mut Recording| {
-        create(recording, 10, "a");
-        let data = Cow::Owned(vec![7; 2 * SECTOR as usize]);
-        let offset = BLOCK - SECTOR;
-        recording.add(10, Operation::Write { flags: Flags::NONE, offset, data });
-        let (mode, offset, length) = (0x11, BLOCK + 100, SECTOR - 100);
-        recording.add(10, Operation::Fallocate { mode, offset, length });
-    };
-    let has = |bytes: [u8; 3]| {
-        let places = [BLOCK - 1, BLOCK, BLOCK + SECTOR - 1];
-        let is_such = move |seen: &Seen| {
-            let read = |place: &u64| seen.get("a").and_then(|file| file.0.get(*place as usize));
-            places.iter().map(read).eq(bytes.iter().map(Some))
-        };
-        allow(make, is_such).contains(&Fault::PowerBtrfs)
-    };
-    assert!(has([7, 7, 0]) && has([7, 7, 7]) && has([0, 7, 7]));
-    assert!(!has([7, 0, 0]), "the front alone");
 }
 
 /// Random operations; at every cut, whatever a profile makes of a choice is a state of POSIX, and

@@ -50,7 +50,9 @@ fn fsync_of_a_new_file_brings_its_new_directories_and_on_btrfs_nothing_from_befo
     assert_eq!(allow(make(false), is_lost), [Fault::Power, Fault::PowerF2fs]);
     assert!(allow(make(true), is_lost).contains(&Fault::PowerBtrfs), "committed in between");
     let is_alone = |seen: &Seen| seen.contains_key("new/synced") && !seen.contains_key("earlier");
-    assert!(allow(make(false), is_alone).contains(&Fault::PowerBtrfs));
+    for renames in [false, true] {
+        assert!(allow(make(renames), is_alone).contains(&Fault::PowerBtrfs));
+    }
 }
 
 /// generic/342 of xfstests: not on f2fs with `fsync_mode=posix`, nor of what btrfs never logged.
@@ -121,14 +123,17 @@ fn a_name_in_another_directory_may_be_durable_before_the_old_one_is_gone() {
     };
     let both = |seen: &Seen| seen.contains_key("A/old") && seen.contains_key("B/new");
     let none = |seen: &Seen| !seen.contains_key("A/old") && !seen.contains_key("B/new");
-    assert_eq!(allow(make(&[], &[21]), both), [Fault::PowerBtrfs]);
+    for before in [&[] as &[u64], &[22]] {
+        assert_eq!(allow(make(before, &[21]), both), [Fault::PowerBtrfs]);
+        assert_eq!(allow(make(before, &[21]), none), []);
+    }
     for (before, flushes) in [
         (&[] as &[u64], &[] as &[u64]),
         (&[], &[22]),
         (&[], &[20]),
         (&[], &[21, 22]),
         (&[], &[21, 20]),
-        (&[22], &[21]),
+        (&[22], &[22]),
     ] {
         assert_eq!(allow(make(before, flushes), both), [], "{before:?} {flushes:?}");
         assert_eq!(allow(make(before, flushes), none), []);
@@ -212,4 +217,30 @@ fn msync_of_a_new_file_logs_its_new_directories_and_nothing_from_before() {
     };
     let is_alone = |seen: &Seen| seen.contains_key("new/mapped") && !seen.contains_key("earlier");
     assert!(allow(make, is_alone).contains(&Fault::PowerBtrfs));
+}
+
+/// `log_new_dir_dentries`: also where they have other names, and what is in new directories below.
+#[test]
+fn fsync_of_a_directory_logs_what_is_new_in_it_by_all_its_names() {
+    let make = |is_synced: bool| {
+        move |recording: &mut Recording| {
+            recording.add(11, Operation::Mkdir(entry(ROOT, 0o40755, 0, b"A")));
+            fsync(recording, ROOT);
+            create(recording, 9, "earlier");
+            recording.add(10, Operation::Create(entry(11, FILE as u32, 0, b"new")));
+            let name = (&b"linked"[..]).into();
+            recording.add(10, Operation::Link { parent: ROOT, name });
+            recording.add(12, Operation::Mkdir(entry(11, 0o40755, 0, b"B")));
+            recording.add(13, Operation::Create(entry(12, FILE as u32, 0, b"below")));
+            if is_synced {
+                fsync(recording, 11);
+            }
+            create(recording, 14, "later");
+        }
+    };
+    for (name, is_logged) in [("linked", true), ("A/B/below", true), ("later", false)] {
+        let is_alone = |seen: &Seen| seen.contains_key(name) && !seen.contains_key("earlier");
+        assert_eq!(allow(make(true), is_alone).contains(&Fault::PowerBtrfs), is_logged, "{name}");
+        assert!(!allow(make(false), is_alone).contains(&Fault::PowerBtrfs));
+    }
 }

@@ -1,0 +1,86 @@
+//! What is there of a write where data is copied: its blocks, and what makes its file long.
+
+use std::borrow::Cow;
+
+use diskproof_states::fault::Fault;
+use diskproof_wire::crash_log::{Flags, Operation};
+
+use crate::logs::{Recording, DISK, SECTOR};
+use crate::power::{allow, create, fsync, Seen};
+
+const BLOCK: u64 = 4096;
+
+fn put(recording: &mut Recording, file: u64, offset: u64, length: u64, byte: u8) {
+    let data = Cow::Owned(vec![byte; length as usize]);
+    recording.add(file, Operation::Write { flags: Flags::NONE, offset, data });
+}
+
+/// Whether on btrfs a file can be so: the bytes at these places, and its length.
+fn can_be(
+    make: impl Fn(&mut Recording),
+    name: &'static str,
+    length: u64,
+    bytes: &'static [(u64, u8)],
+) -> bool {
+    let is_such = move |seen: &Seen| {
+        let Some((content, _)) = seen.get(name) else { return false };
+        let holds = |&(place, byte): &(u64, u8)| content.get(place as usize) == Some(&byte);
+        content.len() as u64 == length && bytes.iter().all(holds)
+    };
+    allow(make, is_such).contains(&Fault::PowerBtrfs)
+}
+
+/// Seen: written back from its last block, or on a disk of small holes from its first.
+#[test]
+fn a_write_is_there_by_blocks_and_where_one_is_as_long_as_was_asked() {
+    let make = |recording: &mut Recording| {
+        create(recording, 10, "a");
+        put(recording, 10, BLOCK - SECTOR, 2 * SECTOR, 7);
+    };
+    let end = BLOCK + SECTOR;
+    assert!(can_be(make, "a", end, &[(BLOCK - 1, 0), (BLOCK, 7)]));
+    assert!(can_be(make, "a", end, &[(BLOCK - 1, 7), (BLOCK, 0)]));
+    assert!(!can_be(make, "a", BLOCK, &[]), "the size is that in memory");
+    assert!(!can_be(make, "a", end, &[(BLOCK - 1, 0), (BLOCK, 0)]), "nothing brings it");
+    let within = |recording: &mut Recording| {
+        create(recording, 10, "a");
+        put(recording, 10, 0, 2 * SECTOR, 7);
+    };
+    assert!(!can_be(within, "a", 2 * SECTOR, &[(0, 7), (SECTOR, 0)]));
+    assert!(!can_be(within, "a", 2 * SECTOR, &[(0, 0), (SECTOR, 7)]));
+}
+
+#[test]
+fn the_length_of_a_write_comes_with_the_data_of_another_to_the_same_file() {
+    let make = |recording: &mut Recording| {
+        create(recording, 10, "a");
+        put(recording, 10, 0, SECTOR, 7);
+        put(recording, 10, BLOCK, SECTOR, 8);
+    };
+    let end = BLOCK + SECTOR;
+    assert!(can_be(make, "a", end, &[(0, 7), (BLOCK, 0)]));
+    assert!(can_be(make, "a", end, &[(0, 0), (BLOCK, 8)]));
+    assert!(!can_be(make, "a", end, &[(0, 0), (BLOCK, 0)]));
+}
+
+/// Seen: `truncate 2500; truncate 9000` brings the bytes behind 2500 back, `punch 1000..10000`
+/// leaves its ends.
+#[test]
+fn the_edges_of_truncations_and_zeros_are_data_of_their_own() {
+    let shrunk = |recording: &mut Recording| {
+        put(recording, DISK, 0, SECTOR, 7);
+        fsync(recording, DISK);
+        recording.add(DISK, Operation::Truncate { size: 100 });
+        recording.add(DISK, Operation::Truncate { size: BLOCK });
+    };
+    assert!(can_be(shrunk, "disk", BLOCK, &[(99, 7), (100, 7)]));
+    let punched = |recording: &mut Recording| {
+        create(recording, 10, "a");
+        put(recording, 10, BLOCK - SECTOR, 2 * SECTOR, 7);
+        let (mode, offset, length) = (0x11, BLOCK + 100, SECTOR - 100);
+        recording.add(10, Operation::Fallocate { mode, offset, length });
+    };
+    let end = BLOCK + SECTOR;
+    assert!(can_be(punched, "a", end, &[(BLOCK, 7), (BLOCK + SECTOR - 1, 0)]));
+    assert!(can_be(punched, "a", end, &[(BLOCK, 7), (BLOCK + SECTOR - 1, 7)]));
+}

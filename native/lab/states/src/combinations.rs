@@ -249,12 +249,12 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
             };
             let is_top = |(_, maker): &&(usize, usize)| !alone(*maker) && whole(*maker);
             let top = makers.iter().rev().find(is_top).map_or(0, |one| one.0);
-            let free = makers.iter().filter(|(at, maker)| *at > top && alone(*maker));
-            let versions: Vec<usize> = [top].into_iter().chain(free.map(|one| one.0)).collect();
-            if versions.len() < 2 {
-                continue;
-            }
-            for sector in first..piece.end {
+            let free: Vec<&(usize, usize)> =
+                makers.iter().filter(|(at, maker)| *at > top && alone(*maker)).collect();
+            let versions: Vec<usize> =
+                [top].into_iter().chain(free.iter().map(|one| one.0)).collect();
+            let leads = |sector: &u64| free.iter().any(|one| self.cut.leads(one.1, *sector));
+            for sector in (first..piece.end).filter(leads) {
                 slots.push(Slot { piece, sector, versions: versions.clone() });
             }
         }

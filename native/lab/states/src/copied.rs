@@ -9,45 +9,67 @@ use crate::trace::{Change, Trace};
 
 const BLOCK: u64 = 4096;
 
-/// The writes among the changes of one cut that may be missing.
+/// The changes of data among those of one cut that may be missing.
 pub struct Copied {
-    /// By candidate: the file, and how many sectors of the write's first block lie before it; None
-    /// for what is no write.
-    writes: Vec<Option<(u64, u64)>>,
+    /// By candidate; None for what has no data.
+    places: Vec<Option<Place>>,
     /// In a block.
     sectors: u64,
 }
 
+struct Place {
+    file: u64,
+    /// Its first sector.
+    start: u64,
+    /// Of a truncation or a range of zeros: how many sectors of its first block are its edge.
+    front: Option<u64>,
+}
+
 impl Copied {
     pub fn new(trace: &Trace, candidates: &[Candidate]) -> Copied {
-        let sectors = (BLOCK / trace.sector).max(1);
-        let place = |one: &Candidate| match trace.change(one.sequence) {
-            Some(Change::Write { offset, .. }) => {
-                Some((trace.event(one.sequence).file, offset / trace.sector % sectors))
-            }
-            _ => None,
+        let place = |one: &Candidate| {
+            let (offset, edge) = match *trace.change(one.sequence)? {
+                Change::Write { offset, .. } => (offset, None),
+                Change::Truncate { size } => (size, Some(u64::MAX)),
+                Change::Zero { offset, length, .. } => (offset, Some(offset + length)),
+                _ => return None,
+            };
+            let start = offset / trace.sector;
+            let end = |to: u64| offset.next_multiple_of(BLOCK).min(to).div_ceil(trace.sector);
+            let front = edge.map(|to| end(to) - start);
+            Some(Place { file: trace.event(one.sequence).file, start, front })
         };
-        Copied { writes: candidates.iter().map(place).collect(), sectors }
+        let sectors = (BLOCK / trace.sector).max(1);
+        Copied { places: candidates.iter().map(place).collect(), sectors }
     }
 
     /// Of a write each block is there or not, and where one is the file is as long as was asked. The
     /// edges of truncations and zeros are data of their own, and come with the rest or later.
     pub fn tear(&self, tear: &Tear, at: usize, candidate: &Candidate) -> Presence {
-        let Some((_, before)) = self.writes[at] else {
-            return match tear.reach {
-                Reach::Whole => Presence::Torn(tear.clone()),
-                _ => Presence::Missing,
-            };
+        let Some(Place { start, front, .. }) = &self.places[at] else { return Presence::Missing };
+        let first = |index: u64| match *front {
+            Some(edge) if index < edge => 0,
+            Some(edge) => edge,
+            None => ((start + index) / self.sectors * self.sectors).max(*start) - start,
         };
-        let first = |sector: u64| ((sector + before) / self.sectors * self.sectors).max(before);
-        let is_there = |sector| tear.sectors[(first(sector) - before) as usize];
+        let is_there = |index| tear.sectors[first(index) as usize];
         let sectors: Arc<[bool]> = (0..candidate.sectors).map(is_there).collect();
-        let is_long = candidate.sized && tear.reach == Reach::Whole;
-        match (sectors.contains(&true), sectors.contains(&false)) {
-            (true, false) => Presence::Present,
-            (false, _) if !is_long => Presence::Missing,
-            _ => Presence::Torn(Tear { sectors, reach: Reach::Whole }),
+        let (some, all) = (sectors.contains(&true), !sectors.contains(&false));
+        let is_there = match front {
+            Some(_) => tear.reach == Reach::Whole,
+            None => some || candidate.sized && tear.reach == Reach::Whole,
+        };
+        match is_there {
+            false => Presence::Missing,
+            true if all => Presence::Present,
+            true => Presence::Torn(Tear { sectors, reach: Reach::Whole }),
         }
+    }
+
+    /// Whether others go with this sector of a file, and it with none of them.
+    pub fn leads(&self, at: usize, sector: u64) -> bool {
+        let place = self.places[at].as_ref();
+        place.is_none_or(|place| sector == place.start || sector % self.sectors == 0)
     }
 
     /// Writes of which the length alone would be there, and nothing else of the file to bring it.
@@ -59,12 +81,16 @@ impl Copied {
         };
         let has_length_alone =
             |at: usize| matches!(presences[at], Presence::Torn(_)) && !has_data(at);
-        let files =
-            || self.writes.iter().enumerate().filter_map(|(at, one)| Some((at, one.as_ref()?.0)));
+        let writes = || {
+            let all = self.places.iter().enumerate();
+            all.filter_map(|(at, one)| {
+                one.as_ref().filter(|one| one.front.is_none()).map(|one| (at, one.file))
+            })
+        };
         let founded: HashSet<u64> =
-            files().filter(|(at, _)| has_data(*at)).map(|(_, file)| file).collect();
+            writes().filter(|(at, _)| has_data(*at)).map(|(_, file)| file).collect();
         let unfounded =
-            files().filter(|(at, file)| has_length_alone(*at) && !founded.contains(file));
+            writes().filter(|(at, file)| has_length_alone(*at) && !founded.contains(file));
         unfounded.map(|(at, _)| at).collect()
     }
 }

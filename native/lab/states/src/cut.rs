@@ -286,6 +286,11 @@ impl<'i, 's> Cut<'i, 's> {
         at.ok().map(|at| &self.candidates[at])
     }
 
+    /// Whether a sector of a candidate is there or not by itself, or others go with it.
+    pub fn leads(&self, candidate: usize, sector: u64) -> bool {
+        self.ordered.as_ref().is_none_or(|ordered| ordered.leads(candidate, sector))
+    }
+
     /// Of the candidates, those that must be there if this one is.
     pub fn after(&self, candidate: usize) -> &[u32] {
         &self.after[candidate]

@@ -336,6 +336,11 @@ impl Ordered {
         there.flat_map(|(writes, _)| writes).map(|&write| write as usize).collect()
     }
 
+    /// Whether a sector of a change is there or not by itself, or others go with it.
+    pub fn leads(&self, at: usize, sector: u64) -> bool {
+        self.copied.as_ref().is_none_or(|copied| copied.leads(at, sector))
+    }
+
     /// Writes of which the length alone would be there, and nothing that brings it.
     pub fn unfounded(&self, presences: &[Presence]) -> Vec<usize> {
         self.copied.as_ref().map_or_else(Vec::new, |copied| copied.unfounded(presences))

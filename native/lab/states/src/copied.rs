@@ -43,7 +43,7 @@ impl Copied {
         Copied { places: candidates.iter().map(place).collect(), sectors }
     }
 
-    /// Of a write each block is there or not, and where one is the file is as long as was asked. The
+    /// Of a write each block is there or not; where one is the file is as long as was asked. The
     /// edges of truncations and zeros are data of their own, and come with the rest or later.
     pub fn tear(&self, tear: &Tear, at: usize, candidate: &Candidate) -> Presence {
         let Some(Place { start, front, .. }) = &self.places[at] else { return Presence::Missing };

@@ -297,7 +297,7 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
         for one in [Vec::new()].into_iter().chain(whole) {
             sizes.entry(size(&one)).or_insert(one);
         }
-        for &at in growing() {
+        for &at in growing().filter(|_| self.cut.ends_within_writes()) {
             for end in 1..self.cut.candidates[at].sectors {
                 let one = vec![(at, Reach::Until(end))];
                 sizes.entry(size(&one)).or_insert(one);

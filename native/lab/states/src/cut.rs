@@ -291,6 +291,11 @@ impl<'i, 's> Cut<'i, 's> {
         self.ordered.as_ref().is_none_or(|ordered| ordered.leads(candidate, sector))
     }
 
+    /// Whether a file can end where a write does not.
+    pub fn ends_within_writes(&self) -> bool {
+        self.ordered.as_ref().is_none_or(Ordered::ends_within_writes)
+    }
+
     /// Of the candidates, those that must be there if this one is.
     pub fn after(&self, candidate: usize) -> &[u32] {
         &self.after[candidate]

@@ -131,7 +131,13 @@ impl Journal {
 
     /// Whether this change of names is in the log, and there with the next flush.
     pub fn is_logged_at_once(&self, sequence: u64) -> bool {
-        self.logged.at_once.contains(&sequence)
+        self.logged.at_once.contains_key(&sequence)
+    }
+
+    /// Whether an earlier change of names is in the log if this one is.
+    fn is_logged_with(&self, earlier: u64, sequence: u64) -> bool {
+        let since = |one| self.logged.at_once.get(&one).copied();
+        since(earlier).zip(since(sequence)).is_some_and(|(one, other)| one.is_with(other))
     }
 
     /// Changes of names of renamed directories that this fsync may log beside its file.
@@ -267,6 +273,12 @@ impl Ordered {
                 journal.is_journaled(one.sequence) || one.sized || journal.rules.copies_on_write;
             let is_free = !is_bound || is_logged(one.sequence);
             let (mut found, mut earlier) = (Vec::new(), journal.before(one.sequence));
+            let is_at_once = is_free && journal.is_logged_at_once(one.sequence);
+            while is_at_once && earlier >= first.max(1) && found.is_empty() {
+                let is_with = is_logged(earlier) && journal.is_logged_with(earlier, one.sequence);
+                found.extend(at(earlier).filter(|_| is_with));
+                earlier = journal.before(earlier);
+            }
             while !is_free && earlier >= first.max(1) {
                 let needed = at(earlier).filter(|_| found.is_empty() || !is_logged(earlier));
                 found.extend(needed);

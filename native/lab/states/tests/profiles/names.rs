@@ -244,3 +244,29 @@ fn fsync_of_a_directory_logs_what_is_new_in_it_by_all_its_names() {
         assert!(!allow(make(false), is_alone).contains(&Fault::PowerBtrfs));
     }
 }
+
+/// As LevelDB does: no manifest that CURRENT still names is gone. But for one that is logged later:
+/// a commit in between has emptied the log.
+#[test]
+fn what_btrfs_logs_at_once_needs_what_it_logged_at_once_before() {
+    let make = |is_logged_anew: bool| {
+        move |recording: &mut Recording| {
+            create(recording, 10, "tmp");
+            create(recording, 11, "other");
+            fsync(recording, ROOT);
+            rename(recording, 10, "tmp", "current", 0);
+            if is_logged_anew {
+                write(recording, 11, SECTOR);
+                fsync(recording, 11);
+            }
+            let name = (&b"other"[..]).into();
+            recording.add(11, Operation::Unlink { parent: ROOT, name });
+            create(recording, 12, "log");
+            fsync(recording, 12);
+            create(recording, 13, "later");
+        }
+    };
+    let is_torn = |seen: &Seen| !seen.contains_key("other") && !seen.contains_key("current");
+    assert!(!allow(make(false), is_torn).contains(&Fault::PowerBtrfs));
+    assert!(allow(make(true), is_torn).contains(&Fault::PowerBtrfs));
+}

@@ -134,10 +134,13 @@ impl Journal {
         self.logged.at_once.contains_key(&sequence)
     }
 
-    /// Whether an earlier change of names is in the log if this one is.
-    fn is_logged_with(&self, earlier: u64, sequence: u64) -> bool {
-        let since = |one| self.logged.at_once.get(&one).copied();
-        since(earlier).zip(since(sequence)).is_some_and(|(one, other)| one.is_with(other))
+    /// Earlier changes of names, the last one first, that are in the log if this one is.
+    fn logged_with(&self, sequence: u64) -> impl Iterator<Item = u64> + '_ {
+        let own = self.logged.at_once.get(&sequence);
+        let earlier = self.logged.at_once.range(..=self.before(sequence)).rev();
+        earlier
+            .filter(move |(_, one)| own.is_some_and(|own| one.is_with(*own)))
+            .map(|(one, _)| *one)
     }
 
     /// Changes of names of renamed directories that this fsync may log beside its file.
@@ -241,6 +244,25 @@ fn is_replacement(sets: &[(Place, Option<u64>)], taken: &HashMap<&Place, (bool, 
     matches!(sets, [(_, None), (name, Some(_))] if taken.get(name).is_some_and(|held| held.0))
 }
 
+/// Candidates of which what is durable has brought all but their sectors.
+fn long(
+    trace: &Trace,
+    journal: &Journal,
+    candidates: &[Candidate],
+    is_durable: impl Fn(&u64) -> bool,
+) -> Vec<u32> {
+    let committed = match journal.rules.commits_all {
+        true => journal.last_committed(trace, &is_durable),
+        false => 0,
+    };
+    let is_in = |one: &Candidate| {
+        let by = journal.brought_by.get(&one.sequence);
+        let is_committed = one.sequence < committed && journal.is_journaled(one.sequence);
+        is_committed || one.sized && by.is_some_and(&is_durable)
+    };
+    (0..).zip(candidates).filter(|(_, one)| is_in(one)).map(|(at, _)| at).collect()
+}
+
 /// The rules among the changes of one cut that may be missing.
 pub struct Ordered {
     rules: Rules,
@@ -272,14 +294,13 @@ impl Ordered {
             let is_bound =
                 journal.is_journaled(one.sequence) || one.sized || journal.rules.copies_on_write;
             let is_free = !is_bound || is_logged(one.sequence);
-            let (mut found, mut earlier) = (Vec::new(), journal.before(one.sequence));
-            let is_at_once = is_free && journal.is_logged_at_once(one.sequence);
-            while is_at_once && earlier >= first.max(1) && found.is_empty() {
-                let is_with = is_logged(earlier) && journal.is_logged_with(earlier, one.sequence);
-                found.extend(at(earlier).filter(|_| is_with));
-                earlier = journal.before(earlier);
+            if is_free {
+                let earlier = journal.logged_with(one.sequence).take_while(|one| *one >= first);
+                let earlier = earlier.filter(|one| is_logged(*one));
+                return earlier.filter_map(at).take(1).collect();
             }
-            while !is_free && earlier >= first.max(1) {
+            let (mut found, mut earlier) = (Vec::new(), journal.before(one.sequence));
+            while earlier >= first.max(1) {
                 let needed = at(earlier).filter(|_| found.is_empty() || !is_logged(earlier));
                 found.extend(needed);
                 if needed.is_some() && !is_logged(earlier) {
@@ -294,16 +315,7 @@ impl Ordered {
             writes(one.sequence).filter(|&write| candidates[write as usize].sized).collect()
         };
         let is_durable = |change: &u64| *change <= last && at(*change).is_none();
-        let committed = match journal.rules.commits_all {
-            true => journal.last_committed(trace, is_durable),
-            false => 0,
-        };
-        let is_in = |one: &Candidate| {
-            let by = journal.brought_by.get(&one.sequence);
-            let is_committed = one.sequence < committed && journal.is_journaled(one.sequence);
-            is_committed || one.sized && by.is_some_and(is_durable)
-        };
-        let long = (0..).zip(candidates).filter(|(_, one)| is_in(one)).map(|(at, _)| at).collect();
+        let long = long(trace, journal, candidates, is_durable);
         Ordered {
             rules: journal.rules,
             before: candidates.iter().map(before).collect(),

@@ -1,7 +1,7 @@
 //! What btrfs's tree log gets of changed names (`btrfs_log_new_name`, `btrfs_record_unlink_dir` in
 //! `fs/btrfs/tree-log.c`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::trace::{Change, Trace, What};
 
@@ -13,7 +13,7 @@ pub struct Names {
     /// each commit by the kernel; of the file, or of the old one, it brings all.
     pub left: HashMap<u64, u64>,
     /// Of what is in the log: there with the next flush, of whatever; and since when it is.
-    pub at_once: HashMap<u64, Logged>,
+    pub at_once: BTreeMap<u64, Logged>,
 }
 
 /// The flush that has logged something last: a commit by the kernel later empties the log.

@@ -65,10 +65,9 @@ def perform(
         acknowledge(str(number))
         if writeback == "each":
             sync_file_system(folder)
+        elif writeback in _PARTS and operation["do"] not in WRITTEN_BACK:
+            _commit(folder)
         elif writeback in _PARTS:
-            if operation["do"] not in WRITTEN_BACK:
-                _commit(folder)
-                continue
             for how in (_BEGIN, _FINISH):
                 _write_page(folder / operation["path"], operation, writeback, how)
                 _commit(folder)

@@ -219,7 +219,7 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
                 let left = most.checked_sub(found.len())?;
                 let count = product(slots.iter().map(|slot| slot.versions.len()), left)?;
                 for number in 0..count {
-                    found.push(self.alternative(&slots, number, (size, &sized), &there));
+                    found.push(self.alternative(&slots, number, &sized, &there));
                 }
             }
         }
@@ -322,7 +322,7 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
         &self,
         slots: &[&Slot<'_>],
         mut number: usize,
-        (size, sized): (u64, &Lengths),
+        sized: &Lengths,
         there: &There<'_>,
     ) -> Alternative {
         let mut chosen = Vec::new();
@@ -333,16 +333,14 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
         let one = |&at: &usize| {
             let candidate = &self.cut.candidates[at];
             let first = self.cut.first_sector(candidate.sequence, self.file);
-            let reach = if candidate.sized { reach_in(sized, at) } else { Reach::Whole };
-            let sector = self.cut.image.store.trace.sector;
-            let is_seen = |index| reach != Reach::Before || (first + index) * sector < size;
-            let mut sectors: Vec<bool> = (0..candidate.sectors).map(is_seen).collect();
+            let mut sectors = vec![true; candidate.sectors as usize];
             for (slot, &version) in slots.iter().zip(&chosen) {
                 let made = slot.piece.makers().iter().position(|&maker| maker as usize == at);
                 if made.is_some_and(|made| version < made + 1) {
                     sectors[(slot.sector - first) as usize] = false;
                 }
             }
+            let reach = if candidate.sized { reach_in(sized, at) } else { Reach::Whole };
             let whole = sectors.iter().all(|&there| there);
             let none = !sectors.contains(&true) && (reach == Reach::Before || !candidate.sized);
             let presence = match (whole && reach == Reach::Whole, none) {

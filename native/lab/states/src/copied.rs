@@ -5,9 +5,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::choice::{Candidate, Presence, Reach, Tear};
+use crate::image::BLOCK;
 use crate::trace::{Change, Trace};
-
-const BLOCK: u64 = 4096;
 
 /// The changes of data among those of one cut that may be missing.
 pub struct Copied {
@@ -43,8 +42,9 @@ impl Copied {
         Copied { places: candidates.iter().map(place).collect(), sectors }
     }
 
-    /// Of a write each block is there or not; where one is the file is as long as was asked. The
-    /// edges of truncations and zeros are data of their own, and come with the rest or later.
+    /// Of a write each block is there or not; where one is the file is as long as was asked, and
+    /// where that cannot be none is. The edges of truncations and zeros are data of their own, and
+    /// come with the rest or later.
     pub fn tear(&self, tear: &Tear, at: usize, candidate: &Candidate) -> Presence {
         let Some(Place { start, front, .. }) = &self.places[at] else { return Presence::Missing };
         let first = |index: u64| match *front {
@@ -52,12 +52,13 @@ impl Copied {
             Some(edge) => edge,
             None => ((start + index) / self.sectors * self.sectors).max(*start) - start,
         };
-        let is_there = |index| tear.sectors[first(index) as usize];
+        let is_there = |index| tear.sectors.get(first(index) as usize).copied().unwrap_or(false);
         let sectors: Arc<[bool]> = (0..candidate.sectors).map(is_there).collect();
         let (some, all) = (sectors.contains(&true), !sectors.contains(&false));
-        let is_there = match front {
-            Some(_) => tear.reach == Reach::Whole,
-            None => some || candidate.sized && tear.reach == Reach::Whole,
+        let is_there = match (front, tear.reach) {
+            (_, Reach::Before) => false,
+            (Some(_), reach) => reach == Reach::Whole,
+            (None, reach) => some || candidate.sized && reach == Reach::Whole,
         };
         match is_there {
             false => Presence::Missing,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use diskproof_random::mix;
 
-pub use parts::Parts;
+pub use parts::{Parts, BLOCK};
 
 use crate::choice::Reach;
 use crate::content::{Source, Store};

@@ -50,7 +50,7 @@ chown {_NOBODY}:{_NOBODY} {CLUSTER}
 printf '%s\\n' "CREATE EXTENSION amcheck" "UPDATE pg_database SET datistemplate = false" \
   "DROP DATABASE template0" "DROP DATABASE template1" |
   {_AS_SERVER} postgres --single -F -D {CLUSTER} postgres >/dev/null
-[ $(ls {CLUSTER}/base | wc -l) = 1 ]
+[ $(ls {CLUSTER}/base | wc -l) = 1 ] || {{ echo "its templates are still there" >&2; exit 1; }}
 umount {MOUNT_POINT}
 """
 # $1: the server's settings. It says nothing on our descriptors, or they would never close.

@@ -6,7 +6,7 @@ use super::Image;
 use crate::trace::Change;
 
 /// File systems keep a file's end in blocks of a page.
-const BLOCK: u64 = 4096;
+pub const BLOCK: u64 = 4096;
 
 /// The parts of a change of data, in the order in which a torn change counts them.
 pub struct Parts {

@@ -2,11 +2,15 @@
 
 use std::borrow::Cow;
 
-use diskproof_states::fault::Fault;
+use diskproof_states::choice::StateId;
+use diskproof_states::content::Store;
+use diskproof_states::cut::collect;
+use diskproof_states::fault::{Durability, Fault};
+use diskproof_states::image::Image;
 use diskproof_wire::crash_log::{Flags, Operation};
 
 use crate::logs::{Recording, DISK, SECTOR};
-use crate::power::{allow, create, fsync, Seen};
+use crate::power::{allow, create, fsync, look, Seen};
 
 const BLOCK: u64 = 4096;
 
@@ -83,4 +87,36 @@ fn the_edges_of_truncations_and_zeros_are_data_of_their_own() {
     let end = BLOCK + SECTOR;
     assert!(can_be(punched, "a", end, &[(BLOCK, 7), (BLOCK + SECTOR - 1, 0)]));
     assert!(can_be(punched, "a", end, &[(BLOCK, 7), (BLOCK + SECTOR - 1, 7)]));
+}
+
+/// What is in `disk` in a state after the last record, told by its end.
+fn content(recording: &mut Recording, choice: &str) -> Vec<u8> {
+    let (log, base) = recording.finish();
+    let store = Store::open(&log, &base, None).unwrap().under(Fault::PowerBtrfs);
+    let durability = Durability::new(&store.trace, Fault::PowerBtrfs);
+    let mut image = Image::new(&store, &durability);
+    let last = store.trace.last();
+    image.advance(last).unwrap();
+    let changes = (1..=last).filter(|one| store.trace.change(*one).is_some());
+    let first = changes.min().unwrap();
+    let state: StateId = format!("power-btrfs:512:{last}:without={first}{choice}").parse().unwrap();
+    look(&collect(&image, &[]), &state.choice)["disk"].0.clone()
+}
+
+#[test]
+fn a_write_is_not_there_without_the_truncation_before_it() {
+    let mut recording = Recording::new(b"old");
+    recording.add(DISK, Operation::Truncate { size: 0 });
+    put(&mut recording, DISK, SECTOR, 2 * SECTOR, 7);
+    recording.add(DISK, Operation::Msync { offset: SECTOR, length: SECTOR });
+    assert_eq!(content(&mut recording, ""), b"old");
+}
+
+#[test]
+fn a_tear_that_tells_too_few_sectors_is_one_without_the_others() {
+    let mut recording = Recording::new(b"old");
+    put(&mut recording, DISK, 0, 3 * BLOCK, 7);
+    let content = content(&mut recording, "~1");
+    assert_eq!(content.len() as u64, 3 * BLOCK);
+    assert_eq!(content.iter().filter(|byte| **byte == 7).count() as u64, BLOCK);
 }

@@ -36,10 +36,11 @@ from support.litmus.bounded import of_one, of_two
 from support.litmus.classes import classes
 from support.litmus.idioms import idioms
 from support.litmus.in_guest import start_lab
-from support.litmus.operations import WRITEBACKS, Litmus
+from support.litmus.operations import Litmus
 from support.litmus.others import others
 from support.litmus.published import published
 from support.litmus.reach import Budget, Reached, reach
+from support.litmus.writeback import WRITEBACKS
 
 SETS = ("idioms", "others", "published", "one", "two")
 TWO = 1000

@@ -9,10 +9,11 @@ import pytest
 
 from support.litmus.bounded import all_of_one, of_one, of_two
 from support.litmus.idioms import idioms
-from support.litmus.operations import WRITEBACKS, Litmus, perform, writebacks_of
+from support.litmus.operations import Litmus, perform
 from support.litmus.others import others
 from support.litmus.published import published
 from support.litmus.tree_text import tree_text
+from support.litmus.writeback import WRITEBACKS, writebacks_of
 
 FLUSHES = ("fsync", "fdatasync", "sync")
 MOST = 16
@@ -55,7 +56,7 @@ def test_each_operation_finds_what_it_needs(some: tuple[Litmus, ...], tmp_path: 
             if operation["do"] in FLUSHES:
                 assert (folder / operation["path"]).exists(), program
             else:
-                perform([operation], folder, lambda number: None)
+                perform([operation], [folder], lambda number: None)
 
 
 def test_each_write_has_a_letter_of_its_own() -> None:
@@ -67,16 +68,16 @@ def test_each_write_has_a_letter_of_its_own() -> None:
 def test_pages_are_written_back_by_themselves_where_there_are_any() -> None:
     bare = Litmus("bare", ({"do": "mkdir", "path": "A"},))
     written = Litmus("written", ({"do": "write", "path": "foo"},))
-    assert writebacks_of(bare, WRITEBACKS) == ("end", "each")
-    assert writebacks_of(written, WRITEBACKS) == WRITEBACKS
-    assert writebacks_of(bare, ("back",)) == ("back",)
+    assert writebacks_of(bare.operations, WRITEBACKS) == ("end", "each")
+    assert writebacks_of(written.operations, WRITEBACKS) == WRITEBACKS
+    assert writebacks_of(bare.operations, ("back",)) == ("back",)
 
 
 def test_operations_are_acknowledged_one_by_one(tmp_path: Path) -> None:
     said: list[str] = []
     operations = [{"do": "creat", "path": "foo"}, {"do": "mkdir", "path": "foo"}]
     with pytest.raises(FileExistsError):
-        perform(operations, tmp_path, said.append)
+        perform(operations, [tmp_path], said.append)
     assert said == ["1"]
 
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +26,11 @@ from diskproof.crash.record import MARK, copy_folder, cut_at_mark
 from diskproof.lab.deadline import Deadline
 from diskproof.process.native import require_native
 from diskproof.process.start import run
-from support.litmus.operations import WRITEBACKS, Litmus, perform, writebacks_of
+from support.litmus.operations import Litmus, perform
+from support.litmus.writeback import DRAWN, WRITEBACKS, writebacks_of
 
 Trees = Mapping[int, frozenset[str]]
+COPIES = 32
 COUNTS = ("timed_out", "unsteady", "seconds")
 
 
@@ -61,13 +63,14 @@ def reach(
     """
     merged: dict[int, frozenset[str]] = {}
     counts = {}
-    base = room / "base"
-    with _uninterrupted():
-        _make_base(program, on, room, base)
-    for writeback in writebacks_of(program, budget.writebacks) if on else ("",):
+    for writeback in writebacks_of(program.operations, budget.writebacks) if on else ("",):
         place = room / (writeback or "folder")
+        copies = [str(number) for number in range(COPIES if writeback == DRAWN else 1)]
+        base = room / f"base-{len(copies)}"
         with _uninterrupted():
-            _record(program, on, base, place, writeback)
+            if not base.exists():
+                _make_base(program, on, base, copies)
+            _record(program, on, base, place, (writeback, copies))
         trees, counts[writeback] = _explore(place, base, on, budget, profile)
         for returned, texts in trees.items():
             merged[returned] = merged.get(returned, frozenset()) | texts
@@ -89,24 +92,29 @@ def _uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _make_base(program: Litmus, on: RealFs | None, room: Path, base: Path) -> None:
-    """What is durable before the program: a folder, or one with the disk."""
-    source = room / "source"
-    for each in (source, base):
+def _make_base(program: Litmus, on: RealFs | None, base: Path, copies: Sequence[str]) -> None:
+    """What is durable before the program: a folder of folders, or one with the disk."""
+    source = base.parent / f"source-{len(copies)}"
+    folders = [source / copy for copy in copies]
+    for each in (*folders, base):
         each.mkdir(parents=True)
-    perform(program.setup, source, lambda number: None)
+    perform(program.setup, folders, lambda number: None)
     if on:
-        make_disk(on, source, base / DISK, room, Deadline(600))
+        make_disk(on, source, base / DISK, base.parent, Deadline(600))
     else:
         copy_folder(source, base, Deadline(600))
 
 
-def _record(program: Litmus, on: RealFs | None, base: Path, room: Path, writeback: str) -> None:
+def _record(
+    program: Litmus, on: RealFs | None, base: Path, room: Path, how: tuple[str, Sequence[str]]
+) -> None:
+    writeback, copies = how
     files = room / "files"
     files.mkdir(parents=True)
     copy_folder(base, files, Deadline(600))
     with start_recording_on(on, files, room) as (recording, folder):
-        perform(program.operations, folder, recording.acknowledge, writeback)
+        folders = [folder / copy for copy in copies]
+        perform(program.operations, folders, recording.acknowledge, writeback)
         recording.acknowledge(MARK)
     cut_at_mark(recording.log, room / "killed.log")
 

@@ -297,8 +297,11 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
         for one in [Vec::new()].into_iter().chain(whole) {
             sizes.entry(size(&one)).or_insert(one);
         }
-        for &at in growing().filter(|_| self.cut.ends_within_writes()) {
-            for end in 1..self.cut.candidates[at].sectors {
+        for &at in growing() {
+            let candidate = &self.cut.candidates[at];
+            let first = self.cut.first_sector(candidate.sequence, self.file);
+            let ends = 1..candidate.sectors;
+            for end in ends.filter(|end| self.cut.leads(at, first + end)) {
                 let one = vec![(at, Reach::Until(end))];
                 sizes.entry(size(&one)).or_insert(one);
             }

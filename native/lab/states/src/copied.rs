@@ -1,5 +1,6 @@
 //! What a power cut leaves of writes where data is copied, and named in its new place once it is
-//! there (btrfs, which makes its file as long as it is in memory as soon as a part of it is).
+//! there (btrfs, which makes its file as long as it is in memory as soon as a part of it is; there
+//! it grows block by block, while the write is under way).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -42,9 +43,9 @@ impl Copied {
         Copied { places: candidates.iter().map(place).collect(), sectors }
     }
 
-    /// Of a write each block is there or not; where one is the file is as long as was asked, and
-    /// where that cannot be none is. The edges of truncations and zeros are data of their own, and
-    /// come with the rest or later.
+    /// Of a write each block is there or not, up to one of its blocks or all, and the file is as
+    /// long, and where that cannot be nothing is there. The edges of truncations and zeros are data
+    /// of their own, and come with the rest or later.
     pub fn tear(&self, tear: &Tear, at: usize, candidate: &Candidate) -> Presence {
         let Some(Place { start, front, .. }) = &self.places[at] else { return Presence::Missing };
         let first = |index: u64| match *front {
@@ -52,18 +53,28 @@ impl Copied {
             Some(edge) => edge,
             None => ((start + index) / self.sectors * self.sectors).max(*start) - start,
         };
-        let is_there = |index| tear.sectors.get(first(index) as usize).copied().unwrap_or(false);
+        let end = match tear.reach {
+            Reach::Until(count) => (start + count).next_multiple_of(self.sectors) - start,
+            _ => candidate.sectors,
+        };
+        let reach = match tear.reach {
+            Reach::Until(_) if end < candidate.sectors => Reach::Until(end),
+            _ => Reach::Whole,
+        };
+        let is_there = |index| {
+            index < end && tear.sectors.get(first(index) as usize).copied().unwrap_or(false)
+        };
         let sectors: Arc<[bool]> = (0..candidate.sectors).map(is_there).collect();
         let (some, all) = (sectors.contains(&true), !sectors.contains(&false));
         let is_there = match (front, tear.reach) {
             (_, Reach::Before) => false,
             (Some(_), reach) => reach == Reach::Whole,
-            (None, reach) => some || candidate.sized && reach == Reach::Whole,
+            (None, _) => some || candidate.sized,
         };
         match is_there {
             false => Presence::Missing,
             true if all => Presence::Present,
-            true => Presence::Torn(Tear { sectors, reach: Reach::Whole }),
+            true => Presence::Torn(Tear { sectors, reach }),
         }
     }
 
@@ -73,25 +84,46 @@ impl Copied {
         place.is_none_or(|place| sector == place.start || sector % self.sectors == 0)
     }
 
+    /// Writes that end within themselves although a later one of the file is there: that has made
+    /// it as long as it is in memory.
+    pub fn overtaken(&self, presences: &[Presence]) -> Vec<usize> {
+        let mut later = HashSet::new();
+        let mut found = Vec::new();
+        for (at, file) in self.writes().rev() {
+            if matches!(presences[at].reach(), Reach::Until(_)) && later.contains(&file) {
+                found.push(at);
+            }
+            if has_data(&presences[at]) {
+                later.insert(file);
+            }
+        }
+        found
+    }
+
     /// Writes of which the length alone would be there, and nothing else of the file to bring it.
     pub fn unfounded(&self, presences: &[Presence]) -> Vec<usize> {
-        let has_data = |at: usize| match &presences[at] {
-            Presence::Present => true,
-            Presence::Missing => false,
-            Presence::Torn(tear) => tear.sectors.contains(&true),
-        };
         let has_length_alone =
-            |at: usize| matches!(presences[at], Presence::Torn(_)) && !has_data(at);
-        let writes = || {
-            let all = self.places.iter().enumerate();
-            all.filter_map(|(at, one)| {
-                one.as_ref().filter(|one| one.front.is_none()).map(|one| (at, one.file))
-            })
-        };
-        let founded: HashSet<u64> =
-            writes().filter(|(at, _)| has_data(*at)).map(|(_, file)| file).collect();
+            |at: usize| matches!(presences[at], Presence::Torn(_)) && !has_data(&presences[at]);
+        let founded = self.writes().filter(|(at, _)| has_data(&presences[*at]));
+        let founded: HashSet<u64> = founded.map(|(_, file)| file).collect();
         let unfounded =
-            writes().filter(|(at, file)| has_length_alone(*at) && !founded.contains(file));
+            self.writes().filter(|(at, file)| has_length_alone(*at) && !founded.contains(file));
         unfounded.map(|(at, _)| at).collect()
+    }
+
+    /// Those among the candidates, and their files.
+    fn writes(&self) -> impl DoubleEndedIterator<Item = (usize, u64)> + '_ {
+        let all = self.places.iter().enumerate();
+        all.filter_map(|(at, one)| {
+            one.as_ref().filter(|one| one.front.is_none()).map(|one| (at, one.file))
+        })
+    }
+}
+
+fn has_data(presence: &Presence) -> bool {
+    match presence {
+        Presence::Present => true,
+        Presence::Missing => false,
+        Presence::Torn(tear) => tear.sectors.contains(&true),
     }
 }

@@ -125,6 +125,9 @@ impl<'i, 's> Cut<'i, 's> {
                 self.put_size(&mut presences, write);
             }
             ordered.long().iter().for_each(|&at| self.put_size(&mut presences, at as usize));
+            for at in ordered.overtaken(&presences) {
+                self.put_size(&mut presences, at);
+            }
             for at in ordered.unfounded(&presences) {
                 presences[at] = Presence::Missing;
             }
@@ -289,11 +292,6 @@ impl<'i, 's> Cut<'i, 's> {
     /// Whether a sector of a candidate is there or not by itself, or others go with it.
     pub fn leads(&self, candidate: usize, sector: u64) -> bool {
         self.ordered.as_ref().is_none_or(|ordered| ordered.leads(candidate, sector))
-    }
-
-    /// Whether a file can end where a write does not.
-    pub fn ends_within_writes(&self) -> bool {
-        self.ordered.as_ref().is_none_or(Ordered::ends_within_writes)
     }
 
     /// Of the candidates, those that must be there if this one is.

@@ -365,9 +365,9 @@ impl Ordered {
         self.copied.as_ref().is_none_or(|copied| copied.leads(at, sector))
     }
 
-    /// Whether a file can end where a write does not.
-    pub fn ends_within_writes(&self) -> bool {
-        self.copied.is_none()
+    /// Writes that a later one of their file makes whole in length.
+    pub fn overtaken(&self, presences: &[Presence]) -> Vec<usize> {
+        self.copied.as_ref().map_or_else(Vec::new, |copied| copied.overtaken(presences))
     }
 
     /// Writes of which the length alone would be there, and nothing that brings it.

@@ -24,8 +24,9 @@ fn can_be(
     make: impl Fn(&mut Recording),
     name: &'static str,
     length: u64,
-    bytes: &'static [(u64, u8)],
+    bytes: &[(u64, u8)],
 ) -> bool {
+    let bytes = bytes.to_vec();
     let is_such = move |seen: &Seen| {
         let Some((content, _)) = seen.get(name) else { return false };
         let holds = |&(place, byte): &(u64, u8)| content.get(place as usize) == Some(&byte);
@@ -34,9 +35,10 @@ fn can_be(
     allow(make, is_such).contains(&Fault::PowerBtrfs)
 }
 
-/// Seen: written back from its last block, or on a disk of small holes from its first.
+/// Seen: written back from its last block, or on a disk of small holes from its first; or a commit
+/// came while the write was under way.
 #[test]
-fn a_write_is_there_by_blocks_and_where_one_is_as_long_as_was_asked() {
+fn a_write_is_there_by_blocks_and_the_file_is_as_long_as_it_was_in_memory() {
     let make = |recording: &mut Recording| {
         create(recording, 10, "a");
         put(recording, 10, BLOCK - SECTOR, 2 * SECTOR, 7);
@@ -44,7 +46,7 @@ fn a_write_is_there_by_blocks_and_where_one_is_as_long_as_was_asked() {
     let end = BLOCK + SECTOR;
     assert!(can_be(make, "a", end, &[(BLOCK - 1, 0), (BLOCK, 7)]));
     assert!(can_be(make, "a", end, &[(BLOCK - 1, 7), (BLOCK, 0)]));
-    assert!(!can_be(make, "a", BLOCK, &[]), "the size is that in memory");
+    assert!(can_be(make, "a", BLOCK, &[(BLOCK - 1, 7)]));
     assert!(!can_be(make, "a", end, &[(BLOCK - 1, 0), (BLOCK, 0)]), "nothing brings it");
     let within = |recording: &mut Recording| {
         create(recording, 10, "a");
@@ -87,6 +89,22 @@ fn the_edges_of_truncations_and_zeros_are_data_of_their_own() {
     let end = BLOCK + SECTOR;
     assert!(can_be(punched, "a", end, &[(BLOCK, 7), (BLOCK + SECTOR - 1, 0)]));
     assert!(can_be(punched, "a", end, &[(BLOCK, 7), (BLOCK + SECTOR - 1, 7)]));
+}
+
+#[test]
+fn a_file_ends_within_a_write_at_a_block_until_a_later_one_is_there() {
+    let record = |recording: &mut Recording| {
+        create(recording, 10, "a");
+        put(recording, 10, BLOCK - SECTOR, BLOCK + 2 * SECTOR, 7);
+        put(recording, 10, 0, SECTOR, 9);
+    };
+    let whole = 2 * BLOCK + SECTOR;
+    for length in [BLOCK, 2 * BLOCK, whole] {
+        assert!(can_be(record, "a", length, &[(length - 1, 7)]));
+        assert_eq!(can_be(record, "a", length, &[(0, 9)]), length == whole);
+    }
+    assert!(!can_be(record, "a", BLOCK + SECTOR, &[]));
+    assert!(can_be(record, "a", 2 * BLOCK, &[(BLOCK - 1, 7), (BLOCK, 0)]), "the rest comes later");
 }
 
 /// What is in `disk` in a state after the last record, told by its end.

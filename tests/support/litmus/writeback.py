@@ -1,0 +1,129 @@
+"""What the kernel writes of what nobody asked to be flushed, which it may at any time.
+
+``end``: everything after the last operation; ``each``: everything after each; ``front`` and
+``back``: the first or the last page of each write, with what is committed meanwhile, and then, and
+after each other operation; ``drawn``: after each operation some pages of some files, and mostly
+what is committed then, several times after the last. That differs for each of several copies of
+one program, which run side by side, so a disk has as many trees.
+"""
+
+import ctypes
+import fcntl
+import json
+import os
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from errno import ENOTTY
+from pathlib import Path
+from typing import Any
+
+WRITEBACKS = ("end", "each", "front", "back", "drawn")
+DRAWN = "drawn"
+WRITTEN_BACK = ("write", "mmapwrite")
+"""Operations that leave pages to be written back."""
+_PARTS = ("front", "back")
+_LAST_TURNS = 8
+_PAGE = 4096
+_BEGIN, _FINISH = 2, 7
+"""linux/fs.h: SYNC_FILE_RANGE_*. Write; wait, write and wait."""
+_BTRFS_START_SYNC, _BTRFS_WAIT_SYNC = 0x80089418, 0x40089416
+"""linux/btrfs.h: BTRFS_IOC_*. Commits, and nothing is written back before."""
+Deed = Mapping[str, Any]
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Kernel:
+    """Writes back below folders that lie side by side in one of the ways, ``""`` for never. Draws
+    by a seed that the operations are. All raise OSError."""
+
+    def __init__(self, way: str, folders: Sequence[Path], operations: Sequence[Deed]) -> None:
+        self._way, self._folders = way, folders
+        self._random = random.Random(json.dumps(operations))
+
+    def after(self, operation: Deed) -> None:
+        """The turn that comes once an operation has returned."""
+        if self._way == "each":
+            sync_file_system(self._folders[0])
+        elif self._way in _PARTS:
+            for folder in self._folders:
+                self._part_of(operation, folder)
+        elif self._way == DRAWN:
+            self._some()
+
+    def finish(self) -> None:
+        """Everything that is left."""
+        for _ in range(_LAST_TURNS if self._way == DRAWN else 0):
+            self._some()
+        if self._way:
+            sync_file_system(self._folders[0])
+
+    def _part_of(self, operation: Deed, folder: Path) -> None:
+        if operation["do"] not in WRITTEN_BACK:
+            self._commit()
+            return
+        last = operation["offset"] + operation["bytes"] - 1
+        page = (operation["offset"] if self._way == "front" else last) // _PAGE
+        for how in (_BEGIN, _FINISH):
+            _write_page(folder / operation["path"], page, how)
+            self._commit()
+
+    def _some(self) -> None:
+        for folder in self._folders:
+            for path in sorted(folder.rglob("*")):
+                if path.is_file() and not path.is_symlink():
+                    count = -(-path.stat().st_size // _PAGE)
+                    drawn = self._random.randint(0, count) if self._random.random() < 0.4 else 0
+                    for page in self._random.sample(range(count), drawn):
+                        _write_page(path, page, _FINISH)
+        if self._random.random() < 0.7:
+            self._commit()
+
+    def _commit(self) -> None:
+        """Another program's fsync, of a file beside the folder; and where that writes a log of
+        single files, the transaction, which the kernel commits by itself each 30 s."""
+        with opened(self._folders[0].parent / "other", os.O_WRONLY | os.O_CREAT) as handle:
+            os.pwrite(handle, b"x", 0)
+            os.fsync(handle)
+            try:
+                number = fcntl.ioctl(handle, _BTRFS_START_SYNC, bytes(8))
+                fcntl.ioctl(handle, _BTRFS_WAIT_SYNC, number)
+            except OSError as error:
+                if error.errno != ENOTTY:
+                    raise
+
+
+def writebacks_of(operations: Sequence[Deed], wanted: Sequence[str]) -> tuple[str, ...]:
+    """Those of the wanted that differ for a program: one without writes has no parts of any."""
+    writes = any(operation["do"] in WRITTEN_BACK for operation in operations)
+    some = tuple(each for each in wanted if writes or each not in (*_PARTS, DRAWN))
+    return some or tuple(wanted[:1])
+
+
+def sync_file_system(folder: Path) -> None:
+    """All that is there goes to the disk, and no other file system has to."""
+    with opened(folder, os.O_RDONLY) as handle:
+        require(_libc.syncfs(handle), folder)
+
+
+@contextmanager
+def opened(path: Path, flags: int) -> Iterator[int]:
+    handle = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def require(answer: int, path: Path) -> None:
+    """Raises OSError for what a function of C did not do."""
+    if answer:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(path))
+
+
+def _write_page(path: Path, page: int, how: int) -> None:
+    """It goes to its place, and nothing else."""
+    with opened(path, os.O_WRONLY) as handle:
+        span = ctypes.c_int64(page * _PAGE), ctypes.c_int64(_PAGE)
+        require(_libc.sync_file_range(handle, *span, how), path)

@@ -46,6 +46,9 @@ class Server:
         return self.url(name)
 
     def kill(self) -> None:
+        """Once: the number may be another's afterwards."""
+        if self.process.wait(0) is not None:
+            return
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(DEADLINE)
 

@@ -21,7 +21,8 @@ def observe(out: Path, trees_of: Callable[[Path], Sequence[str]]) -> None:
     with out.open("ab", buffering=0) as stream:
         for line in sys.stdin:
             state, _, acks = line.rstrip("\n").partition("\t")
-            returned, trees = Path(acks).read_bytes().count(b"\n"), trees_of(Path(state))
+            said = Path(acks).read_text().split()
+            returned, trees = int(said[-1]) if said else 0, trees_of(Path(state))
             new = {(returned, tree) for tree in trees} - seen
             seen |= new
             stream.write(b"".join(json.dumps(each).encode() + b"\n" for each in sorted(new)))

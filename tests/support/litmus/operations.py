@@ -9,11 +9,13 @@ import json
 import mmap
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from support.litmus.writeback import Kernel, opened, require, sync_file_system
+from support.litmus.slow_source import write_slowly
+from support.litmus.writeback import DRAWN, Kernel, opened, require, sync_file_system
 
 Operation = dict[str, Any]
 """``do`` and ``path``; with some ``to``, ``size``, ``offset``, ``bytes``, ``fill``, ``mode``,
@@ -42,19 +44,25 @@ def perform(
     writeback: str = "",
 ) -> None:
     """Do them one after the other, each in all the folders, which lie side by side; it is
-    acknowledged by its number, from 1, when it has returned in all. Without ``writeback`` sync is
-    an fsync of everything: sync(2) and syncfs(2) do not reach who records a folder (FUSE). Raises
-    OSError."""
-    kernel = Kernel(writeback, folders, operations)
+    acknowledged by its number, from 1, when it has returned in all, and where the kernel has
+    written back what is drawn the last number once more. Without ``writeback`` sync is an fsync of
+    everything: sync(2) and syncfs(2) do not reach who records a folder (FUSE). Raises OSError."""
+    kernel = Kernel(writeback, folders, operations, acknowledge)
     for number, operation in enumerate(operations, 1):
-        for folder in folders:
-            if operation["do"] == "sync":
-                (sync_file_system if writeback else _flush_each)(folder)
-            else:
-                _DEEDS[operation["do"]](folder / operation["path"], operation, folder)
-        acknowledge(str(number))
-        kernel.after(operation)
+        if writeback in DRAWN and operation["do"] in _AT_ONCE:
+            _AT_ONCE[operation["do"]](operation, folders, kernel.turn)
+        else:
+            for folder in folders:
+                _do(operation, folder, is_whole=bool(writeback))
+        kernel.after(operation, str(number))
     kernel.finish()
+
+
+def _do(operation: Operation, folder: Path, is_whole: bool) -> None:
+    if operation["do"] == "sync":
+        (sync_file_system if is_whole else _flush_each)(folder)
+    else:
+        _DEEDS[operation["do"]](folder / operation["path"], operation, folder)
 
 
 def _flush_each(folder: Path) -> None:
@@ -70,11 +78,23 @@ def _creat(path: Path, operation: Operation, folder: Path) -> None:
 
 
 def _write(path: Path, operation: Operation, folder: Path) -> None:
+    with opened(path, _write_flags(operation)) as handle:
+        _write_whole(handle, _content(operation), operation["offset"])
+
+
+def _write_at_once(
+    operation: Operation, folders: Sequence[Path], between: Callable[[], None]
+) -> None:
+    with ExitStack() as stack:
+        paths = [folder / operation["path"] for folder in folders]
+        handles = [stack.enter_context(opened(path, _write_flags(operation))) for path in paths]
+        write_slowly(handles, _content(operation), operation["offset"], between)
+
+
+def _write_flags(operation: Operation) -> int:
     # ext4 writes a file that it has seen truncated when the same descriptor is closed: a program
     # that replaces a file in place has both in one.
-    flags = os.O_WRONLY | (os.O_TRUNC if operation.get("truncate") else 0)
-    with opened(path, flags) as handle:
-        _write_whole(handle, _content(operation), operation["offset"])
+    return os.O_WRONLY | (os.O_TRUNC if operation.get("truncate") else 0)
 
 
 def _dwrite(path: Path, operation: Operation, folder: Path) -> None:
@@ -89,10 +109,23 @@ def _dwrite(path: Path, operation: Operation, folder: Path) -> None:
 
 
 def _mmapwrite(path: Path, operation: Operation, folder: Path) -> None:
+    _mmapwrite_at_once(operation, [folder], lambda: None)
+
+
+def _mmapwrite_at_once(
+    operation: Operation, folders: Sequence[Path], between: Callable[[], None]
+) -> None:
+    """msync once all have it in memory."""
     begin, end = operation["offset"], operation["offset"] + operation["bytes"]
-    with opened(path, os.O_RDWR) as handle, mmap.mmap(handle, end) as mapped:
-        mapped[begin:end] = _content(operation)
-        mapped.flush()
+    with ExitStack() as stack:
+        maps = []
+        for folder in folders:
+            handle = stack.enter_context(opened(folder / operation["path"], os.O_RDWR))
+            maps.append(stack.enter_context(mmap.mmap(handle, end)))
+            maps[-1][begin:end] = _content(operation)
+        between()
+        for mapped in maps:
+            mapped.flush()
 
 
 def _content(operation: Operation) -> bytes:
@@ -144,3 +177,8 @@ _DEEDS: dict[str, Callable[[Path, Operation, Path], None]] = {
     "fsync": _flush,
     "fdatasync": _flush,
 }
+_AT_ONCE: dict[str, Callable[[Operation, Sequence[Path], Callable[[], None]], None]] = {
+    "write": _write_at_once,
+    "mmapwrite": _mmapwrite_at_once,
+}
+"""In many folders, with something done while they are under way."""

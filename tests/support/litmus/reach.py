@@ -65,7 +65,7 @@ def reach(
     counts = {}
     for writeback in writebacks_of(program.operations, budget.writebacks) if on else ("",):
         place = room / (writeback or "folder")
-        copies = [str(number) for number in range(COPIES if writeback == DRAWN else 1)]
+        copies = [str(number) for number in range(COPIES if writeback in DRAWN else 1)]
         base = room / f"base-{len(copies)}"
         with _uninterrupted():
             if not base.exists():

@@ -2,9 +2,10 @@
 
 ``end``: everything after the last operation; ``each``: everything after each; ``front`` and
 ``back``: the first or the last page of each write, with what is committed meanwhile, and then, and
-after each other operation; ``drawn``: after each operation some pages of some files, and mostly
-what is committed then, several times after the last. That differs for each of several copies of
-one program, which run side by side, so a disk has as many trees.
+after each other operation; ``drawn-N``: some pages of some files, and mostly what is committed
+then, after each operation, while a write is under way, and several times after the last. That
+differs for each of several copies of one program, which run side by side, so that one disk has as
+many trees.
 """
 
 import ctypes
@@ -12,18 +13,19 @@ import fcntl
 import json
 import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from errno import ENOTTY
 from pathlib import Path
 from typing import Any
 
-WRITEBACKS = ("end", "each", "front", "back", "drawn")
-DRAWN = "drawn"
+DRAWN = ("drawn-1", "drawn-2", "drawn-3")
+WRITEBACKS = ("end", "each", "front", "back", *DRAWN)
 WRITTEN_BACK = ("write", "mmapwrite")
 """Operations that leave pages to be written back."""
 _PARTS = ("front", "back")
 _LAST_TURNS = 8
+_EAGERNESS = (0.0, 0.3, 0.8)
 _PAGE = 4096
 _BEGIN, _FINISH = 2, 7
 """linux/fs.h: SYNC_FILE_RANGE_*. Write; wait, write and wait."""
@@ -35,26 +37,36 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 class Kernel:
     """Writes back below folders that lie side by side in one of the ways, ``""`` for never. Draws
-    by a seed that the operations are. All raise OSError."""
+    by a seed that the way and the operations are. All raise OSError."""
 
-    def __init__(self, way: str, folders: Sequence[Path], operations: Sequence[Deed]) -> None:
+    def __init__(
+        self,
+        way: str,
+        folders: Sequence[Path],
+        operations: Sequence[Deed],
+        acknowledge: Callable[[str], None],
+    ) -> None:
         self._way, self._folders = way, folders
-        self._random = random.Random(json.dumps(operations))
+        self._acknowledge, self._last = acknowledge, "0"
+        self._random = random.Random(way + json.dumps(operations))
+        self._eagerness: dict[int, float] = {}
 
-    def after(self, operation: Deed) -> None:
-        """The turn that comes once an operation has returned."""
+    def after(self, operation: Deed, number: str) -> None:
+        """An operation has returned, which is acknowledged."""
+        self._last = number
+        self._acknowledge(number)
         if self._way == "each":
             sync_file_system(self._folders[0])
         elif self._way in _PARTS:
             for folder in self._folders:
                 self._part_of(operation, folder)
-        elif self._way == DRAWN:
-            self._some()
+        elif self._way in DRAWN:
+            self.turn()
 
     def finish(self) -> None:
         """Everything that is left."""
-        for _ in range(_LAST_TURNS if self._way == DRAWN else 0):
-            self._some()
+        for _ in range(_LAST_TURNS if self._way in DRAWN else 0):
+            self.turn()
         if self._way:
             sync_file_system(self._folders[0])
 
@@ -68,16 +80,24 @@ class Kernel:
             _write_page(folder / operation["path"], page, how)
             self._commit()
 
-    def _some(self) -> None:
+    def turn(self) -> None:
+        """Some files are written back at once, some seldom, some not before the end; and mostly
+        all is committed."""
         for folder in self._folders:
             for path in sorted(folder.rglob("*")):
-                if path.is_file() and not path.is_symlink():
-                    count = -(-path.stat().st_size // _PAGE)
-                    drawn = self._random.randint(0, count) if self._random.random() < 0.4 else 0
-                    for page in self._random.sample(range(count), drawn):
-                        _write_page(path, page, _FINISH)
+                if path.is_symlink() or not path.is_file():
+                    continue
+                found = path.stat()
+                eager = self._eagerness.setdefault(found.st_ino, self._random.choice(_EAGERNESS))
+                if self._random.random() < eager:
+                    self._some_of(path, -(-found.st_size // _PAGE))
         if self._random.random() < 0.7:
             self._commit()
+        self._acknowledge(self._last)
+
+    def _some_of(self, path: Path, pages: int) -> None:
+        for page in self._random.sample(range(pages), self._random.randint(0, pages)):
+            _write_page(path, page, _FINISH)
 
     def _commit(self) -> None:
         """Another program's fsync, of a file beside the folder; and where that writes a log of
@@ -96,7 +116,7 @@ class Kernel:
 def writebacks_of(operations: Sequence[Deed], wanted: Sequence[str]) -> tuple[str, ...]:
     """Those of the wanted that differ for a program: one without writes has no parts of any."""
     writes = any(operation["do"] in WRITTEN_BACK for operation in operations)
-    some = tuple(each for each in wanted if writes or each not in (*_PARTS, DRAWN))
+    some = tuple(each for each in wanted if writes or each not in (*_PARTS, *DRAWN))
     return some or tuple(wanted[:1])
 
 

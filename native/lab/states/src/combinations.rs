@@ -292,22 +292,29 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
         };
         let grows = |at: &&usize| makers.contains(&(**at as u32)) && self.may_be(**at, there);
         let growing = || self.writes.iter().filter(grows);
-        let mut sizes: BTreeMap<u64, Lengths> = BTreeMap::new();
-        let whole = growing().map(|&at| vec![(at, Reach::Whole)]);
+        let in_order = self.cut.lengthens_in_order();
+        let with = |at: usize, reach: Reach| {
+            let before = growing().filter(|one| in_order && **one < at);
+            before.map(|&one| (one, Reach::Whole)).chain([(at, reach)]).collect::<Lengths>()
+        };
+        // In order it is not all the same which write makes the file so long.
+        let key = |one: &Lengths| (size(one), one.last().filter(|_| in_order).map(|last| last.0));
+        let mut sizes: BTreeMap<(u64, Option<usize>), Lengths> = BTreeMap::new();
+        let whole = growing().map(|&at| with(at, Reach::Whole));
         for one in [Vec::new()].into_iter().chain(whole) {
-            sizes.entry(size(&one)).or_insert(one);
+            sizes.entry(key(&one)).or_insert(one);
         }
         for &at in growing() {
             let candidate = &self.cut.candidates[at];
             let first = self.cut.first_sector(candidate.sequence, self.file);
             let ends = 1..candidate.sectors;
             for end in ends.filter(|end| self.cut.leads(at, first + end)) {
-                let one = vec![(at, Reach::Until(end))];
-                sizes.entry(size(&one)).or_insert(one);
+                let one = with(at, Reach::Until(end));
+                sizes.entry(key(&one)).or_insert(one);
             }
         }
         // As many as may be, so that a write is seldom called torn.
-        let fill = |(wanted, mut writes): (u64, Lengths)| {
+        let fill = |((wanted, _), mut writes): ((u64, Option<usize>), Lengths)| {
             for &at in growing() {
                 let known = writes.iter().any(|(one, _)| *one == at);
                 writes.extend((!known).then_some((at, Reach::Whole)));

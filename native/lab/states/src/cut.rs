@@ -125,12 +125,7 @@ impl<'i, 's> Cut<'i, 's> {
                 self.put_size(&mut presences, write);
             }
             ordered.long().iter().for_each(|&at| self.put_size(&mut presences, at as usize));
-            for at in ordered.overtaken(&presences) {
-                self.put_size(&mut presences, at);
-            }
-            for at in ordered.unfounded(&presences) {
-                presences[at] = Presence::Missing;
-            }
+            ordered.settle(&mut presences, &self.candidates);
         }
         presences
     }
@@ -292,6 +287,11 @@ impl<'i, 's> Cut<'i, 's> {
     /// Whether a sector of a candidate is there or not by itself, or others go with it.
     pub fn leads(&self, candidate: usize, sector: u64) -> bool {
         self.ordered.as_ref().is_none_or(|ordered| ordered.leads(candidate, sector))
+    }
+
+    /// Whether a write lengthens its file only after those before it.
+    pub fn lengthens_in_order(&self) -> bool {
+        self.ordered.as_ref().is_some_and(Ordered::lengthens_in_order)
     }
 
     /// Of the candidates, those that must be there if this one is.

@@ -365,14 +365,14 @@ impl Ordered {
         self.copied.as_ref().is_none_or(|copied| copied.leads(at, sector))
     }
 
-    /// Writes that a later one of their file makes whole in length.
-    pub fn overtaken(&self, presences: &[Presence]) -> Vec<usize> {
-        self.copied.as_ref().map_or_else(Vec::new, |copied| copied.overtaken(presences))
+    /// Whether a write lengthens its file only after those before it.
+    pub fn lengthens_in_order(&self) -> bool {
+        self.copied.is_some()
     }
 
-    /// Writes of which the length alone would be there, and nothing that brings it.
-    pub fn unfounded(&self, presences: &[Presence]) -> Vec<usize> {
-        self.copied.as_ref().map_or_else(Vec::new, |copied| copied.unfounded(presences))
+    /// Where data is copied: what must be there, and what cannot be, as the others are.
+    pub fn settle(&self, presences: &mut [Presence], candidates: &[Candidate]) {
+        self.copied.iter().for_each(|copied| copied.settle(presences, candidates));
     }
 
     /// Candidates of which all but their sectors is there.

@@ -89,6 +89,15 @@ fn the_edges_of_truncations_and_zeros_are_data_of_their_own() {
     let end = BLOCK + SECTOR;
     assert!(can_be(punched, "a", end, &[(BLOCK, 7), (BLOCK + SECTOR - 1, 0)]));
     assert!(can_be(punched, "a", end, &[(BLOCK, 7), (BLOCK + SECTOR - 1, 7)]));
+    let zeroed = |recording: &mut Recording| {
+        create(recording, 10, "a");
+        put(recording, 10, BLOCK - SECTOR, 2 * SECTOR, 7);
+        fsync(recording, 10);
+        recording.add(10, Operation::Fallocate { mode: 0x10, offset: 0, length: BLOCK + 100 });
+    };
+    let (kept, edge) = ((BLOCK - 1, 7), (BLOCK + 99, 0));
+    assert!(can_be(zeroed, "a", end, &[kept, edge]), "the edge is written before the rest goes");
+    assert!(can_be(zeroed, "a", end, &[(BLOCK - 1, 0), (BLOCK + 99, 7)]));
 }
 
 #[test]
@@ -105,6 +114,59 @@ fn a_file_ends_within_a_write_at_a_block_until_a_later_one_is_there() {
     }
     assert!(!can_be(record, "a", BLOCK + SECTOR, &[]));
     assert!(can_be(record, "a", 2 * BLOCK, &[(BLOCK - 1, 7), (BLOCK, 0)]), "the rest comes later");
+}
+
+/// Seen: a write that went over the end of a file, when the kernel had committed its first block.
+#[test]
+fn a_write_is_there_as_far_as_the_file_was_long() {
+    let record = |recording: &mut Recording| {
+        create(recording, 10, "a");
+        put(recording, 10, BLOCK - 2 * SECTOR, 2 * SECTOR, 7);
+        put(recording, 10, BLOCK - SECTOR, 2 * SECTOR, 9);
+    };
+    assert!(can_be(record, "a", BLOCK, &[(BLOCK - SECTOR - 1, 7), (BLOCK - 1, 9)]));
+    let zeroed = |recording: &mut Recording| {
+        create(recording, 10, "a");
+        put(recording, 10, BLOCK - SECTOR, 2 * SECTOR, 7);
+        recording.add(10, Operation::Fallocate { mode: 0x11, offset: 0, length: BLOCK });
+    };
+    assert!(can_be(zeroed, "a", BLOCK, &[(BLOCK - 1, 0)]), "what it waited for was there before");
+}
+
+/// Seen: a direct write over the first part of a file that had been written half when the kernel
+/// committed.
+#[test]
+fn a_write_over_another_comes_with_its_length_and_the_other_without_it() {
+    let record = |recording: &mut Recording| {
+        create(recording, 10, "a");
+        put(recording, 10, 0, BLOCK + SECTOR, 7);
+        put(recording, 10, 0, BLOCK, 9);
+    };
+    assert!(can_be(record, "a", BLOCK, &[(0, 7)]));
+    assert!(!can_be(record, "a", BLOCK, &[(0, 9)]));
+    assert!(can_be(record, "a", BLOCK + SECTOR, &[(0, 9), (BLOCK, 0)]));
+}
+
+/// `btrfs_punch_hole`, `btrfs_fallocate` and `btrfs_truncate` wait for what is under way there.
+#[test]
+fn a_range_that_is_zeroed_or_cut_off_brings_what_was_written_in_its_blocks() {
+    let punched = |recording: &mut Recording| {
+        create(recording, 10, "a");
+        put(recording, 10, BLOCK - SECTOR, 2 * SECTOR, 7);
+        recording.add(10, Operation::Fallocate { mode: 0x11, offset: BLOCK, length: 100 });
+    };
+    let end = BLOCK + SECTOR;
+    assert!(can_be(punched, "a", end, &[(BLOCK - 1, 0), (BLOCK, 0), (BLOCK + 100, 7)]));
+    let cut = |recording: &mut Recording| {
+        create(recording, 10, "a");
+        put(recording, 10, 0, 2 * SECTOR, 7);
+        recording.add(10, Operation::Truncate { size: SECTOR });
+        put(recording, 10, BLOCK, SECTOR, 9);
+    };
+    assert!(can_be(cut, "a", SECTOR, &[(0, 7)]));
+    assert!(!can_be(cut, "a", SECTOR, &[(0, 0)]));
+    assert!(can_be(cut, "a", BLOCK + SECTOR, &[(0, 7), (BLOCK, 9)]));
+    assert!(!can_be(cut, "a", BLOCK + SECTOR, &[(0, 7), (BLOCK, 0)]), "nothing brings its length");
 }
 
 /// What is in `disk` in a state after the last record, told by its end.

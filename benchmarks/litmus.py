@@ -2,7 +2,7 @@
 
     PYTHONPATH=src:tests python benchmarks/litmus.py run --on xfs --out xfs.jsonl [--of SET...]
     PYTHONPATH=src:tests python benchmarks/litmus.py run --on posix --out posix.jsonl
-    PYTHONPATH=src:tests python benchmarks/litmus.py compare xfs.jsonl posix.jsonl
+    PYTHONPATH=src:tests python benchmarks/litmus.py compare xfs.jsonl... posix.jsonl
 
 ``run`` takes litmus programs (tests/support/litmus: idioms of applications, all 312 distinct ones
 of one operation within the bounds of the B3 paper, a sample of two), and appends a line for each:
@@ -10,8 +10,8 @@ its operations and, by how many had returned, the distinct trees. On a file syst
 options as ``crash --on`` takes them, each state of its disk is mounted; on ``posix`` the states are
 a folder's, by the rules of docs/crash-model.md or of ``--profile``. ``--in-guest`` does it all in
 our guest with storage, by whose kernel there is f2fs, too. What a file has is not run again.
-``compare`` tells the real trees that the rules do not have, and exits with 1 if there is
-one; and how many of the rules' trees were seen, and of their classes
+``compare`` tells the real trees, of all files together, that the rules do not have, and exits with
+1 if there is one; and how many of the rules' trees were seen, and of their classes
 (tests/support/litmus/classes): of a program, and by how many operations had returned.
 
 Requires root, /dev/fuse, loop devices, the programs that make file systems, and the native ones.
@@ -26,7 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,14 +101,15 @@ def main() -> int:
     )
     run.add_argument("--writeback", nargs="+", choices=WRITEBACKS, default=list(WRITEBACKS))
     run.add_argument("--out", type=Path, required=True)
-    compare.add_argument("real", type=Path)
+    compare.add_argument("real", type=Path, nargs="+")
     compare.add_argument("rules", type=Path)
     given = parser.parse_args()
     if given.verb == "run":
         if given.in_guest and (given.on == POSIX or given.profile):
             parser.error("--in-guest: a file system is seen there, no rules are tried")
         return run_all(given)
-    return compare_all(read_rows(given.real), read_rows(given.rules))
+    real = [row for path in given.real for row in read_rows(path)]
+    return compare_all(merge(real), read_rows(given.rules))
 
 
 def read_part(text: str) -> tuple[int, int]:
@@ -204,6 +205,18 @@ def read_rows(path: Path) -> list[Row]:
             program = Litmus(told["name"], tuple(told["operations"]), tuple(told["setup"]))
             rows.append(Row(program, **values))
     return rows
+
+
+def merge(rows: Sequence[Row]) -> list[Row]:
+    """What was seen of the same program in the same place is one."""
+    merged: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        key = row.program.to_json(), row.place
+        found = merged.get(key, row)
+        moments = found.trees.keys() | row.trees.keys()
+        trees = {n: sorted({*found.trees.get(n, ()), *row.trees.get(n, ())}) for n in moments}
+        merged[key] = replace(found, trees=trees)
+    return list(merged.values())
 
 
 def compare_all(real: Sequence[Row], rules: Sequence[Row]) -> int:

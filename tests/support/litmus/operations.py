@@ -108,10 +108,6 @@ def _dwrite(path: Path, operation: Operation, folder: Path) -> None:
         raise OSError(f"{path}: {done} bytes were written directly")
 
 
-def _mmapwrite(path: Path, operation: Operation, folder: Path) -> None:
-    _mmapwrite_at_once(operation, [folder], lambda: None)
-
-
 def _mmapwrite_at_once(
     operation: Operation, folders: Sequence[Path], between: Callable[[], None]
 ) -> None:
@@ -170,7 +166,7 @@ _DEEDS: dict[str, Callable[[Path, Operation, Path], None]] = {
     "truncate": lambda path, operation, folder: os.truncate(path, operation["size"]),
     "write": _write,
     "dwrite": _dwrite,
-    "mmapwrite": _mmapwrite,
+    "mmapwrite": lambda path, each, folder: _mmapwrite_at_once(each, [folder], lambda: None),
     "fallocate": _fallocate,
     "setxattr": _setxattr,
     "removexattr": lambda path, operation, folder: os.removexattr(path, operation["name"]),

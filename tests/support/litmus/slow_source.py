@@ -13,12 +13,13 @@ from fcntl import ioctl
 
 _PAGE = mmap.PAGESIZE
 _SECONDS = 0.05
+"""Between two looks whether a write has ended."""
 _SYS_USERFAULTFD = {"x86_64": 323, "aarch64": 282}
 _API, _REGISTER, _COPY = 0xC018AA3F, 0xC020AA00, 0xC028AA03
 """linux/userfaultfd.h: UFFDIO_*."""
 _VERSION, _MISSING = 0xAA, 1
-_MESSAGE, _ADDRESS = 32, 16
-"""Of an event: its length, and where in it the address of a page is."""
+_MESSAGE = 32
+"""Bytes of an event."""
 
 
 def write_slowly(
@@ -79,9 +80,7 @@ def _faults_of(region: mmap.mmap) -> Iterator[_Faults]:
     handle = ctypes.CDLL(None, use_errno=True).syscall(number, os.O_CLOEXEC | os.O_NONBLOCK)
     if handle < 0:
         raise OSError(ctypes.get_errno(), "userfaultfd")
-    first = ctypes.c_char.from_buffer(region)
-    begin = ctypes.addressof(first)
-    del first
+    begin = ctypes.addressof(ctypes.c_char.from_buffer(region))
     try:
         ioctl(handle, _API, struct.pack("@QQQ", _VERSION, 0, 0))
         ioctl(handle, _REGISTER, struct.pack("@QQQQ", begin, len(region), _MISSING, 0))

@@ -31,6 +31,7 @@ struct Place {
     zeroes: bool,
     /// It can make the file longer.
     sized: bool,
+    /// Of its sectors.
     count: u64,
 }
 
@@ -115,15 +116,14 @@ impl Copied {
     }
 
     /// What must be there, and what cannot be, as the others are.
-    pub fn settle(&self, presences: &mut [Presence], candidates: &[Candidate]) {
+    pub fn settle(&self, presences: &mut [Presence]) {
         for Wait { by, write, sectors, .. } in &self.waits {
             if presences[*by] != Presence::Missing && !sectors.is_empty() {
-                let count = candidates[*write].sectors;
-                presences[*write] = with(&presences[*write], sectors, count);
+                presences[*write] = with(&presences[*write], sectors, self.count(*write));
             }
         }
         for at in self.overtaken(presences) {
-            presences[at] = presences[at].with_size(candidates[at].sectors);
+            presences[at] = presences[at].with_size(self.count(at));
         }
         for at in self.unfounded(presences) {
             presences[at] = Presence::Missing;
@@ -149,18 +149,15 @@ impl Copied {
 
     /// Writes of which the length alone would be there, and nothing else of the file to bring it.
     fn unfounded(&self, presences: &[Presence]) -> Vec<usize> {
-        let has_length_alone =
-            |at: usize| matches!(presences[at], Presence::Torn(_)) && !has_data(&presences[at]);
         let is_lasting = |at: &usize| has_data(&presences[*at]) && !self.waited.contains(at);
         let founded = self.writes().filter(|(at, _)| is_lasting(at));
         let founded: HashSet<u64> = founded.map(|(_, place)| place.file).collect();
         let is_unfounded = |at: usize, file: u64| {
             let mut others = self.writes().filter(|(_, other)| other.file == file);
-            !others.any(|(other, _)| self.has_data_after(presences, other, at))
+            !founded.contains(&file) && !others.any(|one| self.has_data_after(presences, one.0, at))
         };
-        let alone = self
-            .writes()
-            .filter(|(at, place)| has_length_alone(*at) && !founded.contains(&place.file));
+        let is_torn = |at: usize| matches!(presences[at], Presence::Torn(_));
+        let alone = self.writes().filter(|(at, _)| is_torn(*at) && !has_data(&presences[*at]));
         alone.filter(|(at, place)| is_unfounded(*at, place.file)).map(|(at, _)| at).collect()
     }
 
@@ -175,8 +172,11 @@ impl Copied {
             wait.sectors.contains(&index) || wait.dropped && index >= wait.sectors.start
         };
         let is_open = |index: u64| !done.iter().any(|wait| is_in(wait, index));
-        let count = self.places[write].as_ref().map_or(0, |place| place.count);
-        (0..count).any(|index| is_there(&presences[write], index) && is_open(index))
+        (0..self.count(write)).any(|index| is_there(&presences[write], index) && is_open(index))
+    }
+
+    fn count(&self, at: usize) -> u64 {
+        self.places[at].as_ref().map_or(0, |place| place.count)
     }
 
     /// Those among the candidates.

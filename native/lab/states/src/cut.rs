@@ -125,7 +125,7 @@ impl<'i, 's> Cut<'i, 's> {
                 self.put_size(&mut presences, write);
             }
             ordered.long().iter().for_each(|&at| self.put_size(&mut presences, at as usize));
-            ordered.settle(&mut presences, &self.candidates);
+            ordered.settle(&mut presences);
         }
         presences
     }

@@ -371,8 +371,8 @@ impl Ordered {
     }
 
     /// Where data is copied: what must be there, and what cannot be, as the others are.
-    pub fn settle(&self, presences: &mut [Presence], candidates: &[Candidate]) {
-        self.copied.iter().for_each(|copied| copied.settle(presences, candidates));
+    pub fn settle(&self, presences: &mut [Presence]) {
+        self.copied.iter().for_each(|copied| copied.settle(presences));
     }
 
     /// Candidates of which all but their sectors is there.

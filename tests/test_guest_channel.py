@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -240,6 +241,16 @@ def test_a_flooded_console_keeps_its_beginning_and_end() -> None:
     assert text.startswith(b"first") and text.endswith(b"last")
     assert b"bytes left out]" in text
     assert len(text) < HEAD + TAIL + 100
+
+
+def test_what_a_console_says_a_little_later_is_waited_for() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        console = Console(ours)
+        assert console.find(re.compile(rb"Killed .*"), 0.0) == []
+        theirs.sendall(b"it is ")
+        threading.Timer(0.2, theirs.sendall, [b"Killed 7\nand Killed 8\n"]).start()
+        assert console.find(re.compile(rb"Killed \d"), 20.0) == [b"Killed 7", b"Killed 8"]
 
 
 _EVENTS = (HELLO, output(1, b"x"), exit_event(1), {"type": "done", "id": 1})

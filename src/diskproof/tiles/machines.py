@@ -30,7 +30,7 @@ from diskproof.records import Artefact, Cell, Check
 from diskproof.study.tiles import Tile, TileGuest
 from diskproof.tiles.group import GuestKey, Member
 from diskproof.tiles.network import Network
-from diskproof.tiles.step_run import Station
+from diskproof.tiles.step_run import KILLED, Station
 from diskproof.tiles.steps import step_environment
 from diskproof.units import render_bytes
 
@@ -39,6 +39,8 @@ KEPT = 64 << 10
 RESERVED = ("falloc", "full")
 _EVENT_SECONDS = 0.01
 _TROUBLE = ("BLOCK_IO_ERROR", "STOP")
+_LAST_WORDS = 5.0
+"""Seconds: the kernel kills first and says so then, which may come after the agent's word."""
 _OUT_OF_MEMORY = re.compile(rb"Out of memory: Killed process \d+ \([^)\n]*\)")
 
 
@@ -181,7 +183,8 @@ def explain(failure: RunFailure, bay: Bay, guest: Guest) -> RunFailure:
     console = guest.booted.console
     told = boot.explain(failure, guest.process, console)
     why = told.why
-    if killed := _OUT_OF_MEMORY.findall(console.read()):
+    patience = _LAST_WORDS if failure.what.endswith(KILLED) else 0.0
+    if killed := console.find(_OUT_OF_MEMORY, patience):
         why = f"its kernel: {killed[-1].decode('utf-8', 'replace')}\n{why}"
     kind, stat = told.kind, os.statvfs(bay.folder)
     if kind in ("guest", "workload") and stat.f_bavail * stat.f_frsize <= FULL_BYTES:

@@ -3,6 +3,7 @@
 Nothing here waits: ``RunningStep.advance`` goes on as far as the guest has answered.
 """
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ MAX_OUTPUT = 4 << 20
 TAIL = 64 << 10
 _LINES = 5
 _CHORE_SECONDS = 60.0
+_ENDED_BY = "was killed by signal"
+KILLED = f"{_ENDED_BY} {signal.SIGKILL:d}"
+"""How a failure ends of a program that nobody but the kernel kills."""
 _STANDING = ("/", "/dev/shm", "/run", "/tmp")
 
 
@@ -165,7 +169,7 @@ class RunningStep:
             raise self.failure("timeout", f"it did not end within {step.timeout:g} s", why, hint)
         if self.status != 0:
             kind = "guest" if step.phase == "setup" else "workload"
-            how = f"was killed by signal {end.signal}" if end.signal else f"ended with {end.code}"
+            how = f"{_ENDED_BY} {end.signal}" if end.signal else f"ended with {end.code}"
             raise self.failure(kind, f"it {how}", why)
         if done.truncated:
             said = f"it prints more than {render_bytes(MAX_OUTPUT)}"

@@ -91,6 +91,21 @@ shorter, longer again, fsync of another
 shorter, longer by truncate, fsync of another
     before: creat foo; write foo offset=0 bytes=9216 fill=o
     truncate foo size=2500; truncate foo size=12288; creat bar; fsync bar
+# btrfs has the zeros of a truncation in memory alone, until something comes to their block.
+shorter, fsync, longer again, fsync of another
+    before: creat foo; write foo offset=0 bytes=9216 fill=o
+    truncate foo size=2500; fsync foo; write foo offset=2500 bytes=6716 fill=A; creat bar; fsync bar
+shorter, fsync, longer by truncate, fsync of another
+    before: creat foo; write foo offset=0 bytes=9216 fill=o
+    truncate foo size=2500; fsync foo; truncate foo size=9216; creat bar; fsync bar
+shorter, fsync, longer by a range, fsync of another
+    before: creat foo; write foo offset=0 bytes=9216 fill=o
+    truncate foo size=2500; fsync foo; fallocate foo mode= offset=4096 bytes=5120; creat bar
+    fsync bar
+shorter, fsync, a write before its block, fsync, longer
+    before: creat foo; write foo offset=0 bytes=12288 fill=o
+    truncate foo size=6500; fsync foo; write foo offset=0 bytes=4096 fill=A; fsync foo
+    truncate foo size=8192; creat bar; fsync bar
 
 zero,keep in what was durable, fsync
     before: creat foo; write foo offset=0 bytes=9216 fill=o

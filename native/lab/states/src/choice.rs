@@ -131,6 +131,8 @@ pub struct Candidate {
     /// A truncation, or a range of zeros: its sectors are those of blocks that it covers in part;
     /// the rest, unless it has clusters, is there with the size.
     pub has_edges: bool,
+    /// All but the zeros in such blocks is durable.
+    pub edges_only: bool,
     /// Had not ended at the cut.
     pub under_way: bool,
 }

@@ -57,19 +57,10 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
     let mut candidates = Vec::new();
     for &sequence in &image.pending {
         let own = image.keys(sequence);
-        if own.is_empty() {
-            continue;
+        if let Some(one) = candidate(image, sequence, &own, under_way) {
+            keys.extend(own);
+            candidates.push(one);
         }
-        let is_write = matches!(trace.change(sequence), Some(Change::Write { .. }));
-        let has_data = is_write || own.iter().any(|key| matches!(key, Key::Data(..)));
-        let parts = trace.change(sequence).filter(|_| has_data).map(|change| image.parts(change));
-        let count = |of: fn(&Parts) -> u64| parts.as_ref().map_or(0, of);
-        let (sectors, clusters) = (count(Parts::count), count(Parts::cluster_count));
-        let has_edges = sectors > 0 && !is_write;
-        let sized = own.first().is_some_and(|key| matches!(key, Key::Size(_)));
-        let under_way = under_way.contains(&sequence);
-        keys.extend(own);
-        candidates.push(Candidate { sequence, sectors, clusters, sized, has_edges, under_way });
     }
     keys.sort_unstable();
     keys.dedup();
@@ -85,7 +76,8 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
     let earlier = |candidate: &Candidate| {
         let is_known = |sequence| sequence <= image.at || under_way.contains(&sequence);
         let earlier = comes_after(trace, candidate.sequence, is_known);
-        earlier.into_iter().filter_map(|sequence| at(sequence).ok()).map(|at| at as u32).collect()
+        let found = earlier.into_iter().filter_map(|sequence| at(sequence).ok());
+        found.filter(|&at| !candidates[at].edges_only).map(|at| at as u32).collect()
     };
     let after = candidates.iter().map(earlier).collect();
     let moment_ns = match image.at {
@@ -97,6 +89,33 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
         .journal()
         .map(|journal| Ordered::new(trace, journal, &candidates, image.at, is_logged));
     Cut { image, sequence: image.at, moment_ns, pieces, candidates, after, ordered }
+}
+
+/// None where nobody can see whether it is there.
+fn candidate(
+    image: &Image<'_>,
+    sequence: u64,
+    own: &[Key],
+    under_way: &[u64],
+) -> Option<Candidate> {
+    let change = image.store.trace.change(sequence)?;
+    let is_write = matches!(change, Change::Write { .. });
+    let has_data = is_write || own.iter().any(|key| matches!(key, Key::Data(..)));
+    let parts = has_data.then(|| image.parts(change));
+    let count = |of: fn(&Parts) -> u64| parts.as_ref().map_or(0, of);
+    let sectors = count(Parts::count);
+    let has_edges = sectors > 0 && !is_write;
+    let edges_only = has_edges && image.durability.is_halved(image.at, sequence);
+    let is_hidden = own.is_empty() || edges_only && !image.shows_edges(sequence, own);
+    (!is_hidden).then(|| Candidate {
+        sequence,
+        sectors,
+        clusters: count(Parts::cluster_count),
+        sized: own.first().is_some_and(|key| matches!(key, Key::Size(_))),
+        has_edges,
+        edges_only,
+        under_way: under_way.contains(&sequence),
+    })
 }
 
 impl<'i, 's> Cut<'i, 's> {

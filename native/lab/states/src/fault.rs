@@ -89,7 +89,10 @@ pub struct Durability {
     pub journal: Option<Journal>,
     /// By sequence number of the record that has settled them (its index is one less).
     settled_by: Vec<Vec<u64>>,
-    /// By record: renames of which it has settled the new name alone.
+    /// By change: the first record that has settled a part of it, the new name of a rename or a
+    /// truncation without zeros.
+    halved: BTreeMap<u64, u64>,
+    /// The other way round, in their order.
     halved_by: HashMap<u64, Vec<u64>>,
     /// By change of names: the record that has logged it, and it alone, and not for good.
     logged_by: HashMap<u64, u64>,
@@ -116,9 +119,13 @@ impl Durability {
             }
         }
         let pending = pending_counts(trace, &settling.settled_by);
-        let Settling { settled_by, halved_by, logged_by, .. } = settling;
+        let Settling { settled_by, halved, logged_by, .. } = settling;
+        let mut halved_by: HashMap<u64, Vec<u64>> = HashMap::new();
+        for (&change, &by) in &halved {
+            halved_by.entry(by).or_default().push(change);
+        }
         let horizon = horizons(trace);
-        Durability { fault, journal, settled_by, halved_by, logged_by, horizon, pending }
+        Durability { fault, journal, settled_by, halved, halved_by, logged_by, horizon, pending }
     }
 
     /// Changes that became durable with this record, oldest first.
@@ -126,7 +133,7 @@ impl Durability {
         &self.settled_by[sequence as usize - 1]
     }
 
-    /// Renames of which this record has settled the new name alone.
+    /// Changes of which this record has settled a part.
     pub fn halved_by(&self, sequence: u64) -> &[u64] {
         self.halved_by.get(&sequence).map_or(&[], Vec::as_slice)
     }
@@ -136,11 +143,15 @@ impl Durability {
         self.logged_by.get(&sequence).is_some_and(|by| *by <= cut)
     }
 
+    /// Whether no more than a part of a change is durable at a cut.
+    pub fn is_halved(&self, cut: u64, sequence: u64) -> bool {
+        self.halved.get(&sequence).is_some_and(|by| *by <= cut)
+    }
+
     /// What became of a change at a cut, in a word.
     pub fn word(&self, cut: u64, sequence: u64, presence: &Presence) -> &'static str {
-        let mut halved = self.halved_by.iter().filter(|(by, _)| **by <= cut);
         match presence {
-            Presence::Missing if halved.any(|(_, all)| all.contains(&sequence)) => "torn",
+            Presence::Missing if self.is_halved(cut, sequence) => "torn",
             other => other.word(),
         }
     }

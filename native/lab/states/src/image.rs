@@ -193,10 +193,10 @@ impl<'s> Image<'s> {
             self.at += 1;
             self.push(self.at)?;
             for &halved in self.durability.halved_by(self.at) {
-                self.settle_new_name(halved);
+                self.settle_half(halved);
             }
             for &settled in self.durability.settled_by(self.at) {
-                self.settle(settled)?;
+                self.settle(settled);
             }
         }
         Ok(())
@@ -268,26 +268,47 @@ impl<'s> Image<'s> {
     }
 
     /// From now on this change, and what it was made over, is durable.
-    fn settle(&mut self, sequence: u64) -> io::Result<()> {
+    fn settle(&mut self, sequence: u64) {
         for key in self.keys(sequence) {
-            match key {
-                Key::Size(_) => self.settle_size(&key, sequence),
-                _ => self.settle_cell(&key, sequence),
-            }
+            self.settle_key(&key, sequence);
         }
         self.pending.remove(&sequence);
-        Ok(())
     }
 
-    /// From now on the file has the name that a rename gave it.
-    fn settle_new_name(&mut self, rename: u64) {
-        let Some(Change::Names { sets, .. }) = self.store.trace.change(rename) else { return };
-        let is_new = |key: &Key| {
-            sets.iter().any(|(place, file)| file.is_some() && *key == Key::Name(place.clone()))
-        };
-        for key in self.keys(rename).into_iter().filter(is_new) {
-            self.settle_cell(&key, rename);
+    fn settle_key(&mut self, key: &Key, sequence: u64) {
+        match key {
+            Key::Size(_) => self.settle_size(key, sequence),
+            _ => self.settle_cell(key, sequence),
         }
+    }
+
+    /// From now on the file has the name that a rename gave it, or is as long as a truncation has
+    /// made it.
+    fn settle_half(&mut self, sequence: u64) {
+        let Some(change) = self.store.trace.change(sequence) else { return };
+        let edges = self.parts(change);
+        for key in self.keys(sequence) {
+            let is_whole = match (change, &key) {
+                (Change::Names { sets, .. }, Key::Name(place)) => {
+                    sets.iter().any(|(name, file)| file.is_some() && name == place)
+                }
+                (_, Key::Data(_, start)) => edges.index(*start).is_none(),
+                _ => true,
+            };
+            if is_whole {
+                self.settle_key(&key, sequence);
+            }
+        }
+    }
+
+    /// Whether somebody could see that the zeros of a truncation that is durable are not there: the
+    /// file may be longer, or more has come to their block.
+    pub fn shows_edges(&self, truncation: u64, keys: &[Key]) -> bool {
+        let trace = &self.store.trace;
+        let Some(Change::Truncate { size }) = trace.change(truncation) else { return false };
+        let lengths = &self.cells[&Key::Size(trace.event(truncation).file)].versions;
+        lengths.iter().any(|version| version.size() > *size)
+            || keys.iter().any(|key| self.cells[key].latest().sequence != truncation)
     }
 
     /// The size is at least what this change left of what is durable by now.

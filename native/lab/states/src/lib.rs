@@ -13,6 +13,7 @@ pub mod content;
 mod copied;
 pub mod counters;
 pub mod cut;
+mod cut_blocks;
 mod dentries;
 pub mod discards;
 pub mod equal;

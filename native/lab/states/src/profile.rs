@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::ancestors::{find_new_directories, Above};
 use crate::choice::{Candidate, Presence, Reach, Tear};
 use crate::copied::Copied;
+use crate::cut_blocks::CutBlocks;
 use crate::rules::Rules;
 use crate::trace::{Change, Place, Trace, What};
 use crate::tree_log;
@@ -29,6 +30,7 @@ pub struct Journal {
     journaled: Vec<u64>,
     /// By record: a write that made its file longer than all before it had.
     grows: Vec<bool>,
+    cut_blocks: CutBlocks,
 }
 
 impl Journal {
@@ -50,6 +52,10 @@ impl Journal {
             },
             journaled: Vec::new(),
             grows: Vec::new(),
+            cut_blocks: match rules.copies_on_write {
+                true => CutBlocks::new(trace),
+                false => CutBlocks::default(),
+            },
         }
     }
 
@@ -110,6 +116,12 @@ impl Journal {
     /// Writes whose size is there whenever this rename is.
     pub fn brought(&self, sequence: u64) -> &[u64] {
         self.brought.get(&sequence).map_or(&[], Vec::as_slice)
+    }
+
+    /// Of changes of data that a flush brings, in their order: truncations that it brings all but
+    /// the zeros of.
+    pub fn without_zeros(&self, trace: &Trace, flushed: &[u64]) -> Vec<u64> {
+        self.cut_blocks.left(trace, flushed)
     }
 
     /// Whether fsync of a file makes this name of it durable. btrfs takes it back when another file
@@ -287,12 +299,15 @@ impl Ordered {
     ) -> Ordered {
         let at = |sequence: u64| {
             let at = candidates.binary_search_by_key(&sequence, |one| one.sequence);
-            at.ok().map(|at| at as u32)
+            at.ok().filter(|&at| !candidates[at].edges_only).map(|at| at as u32)
         };
         let first = candidates.first().map_or(0, |one| one.sequence);
         let before = |one: &Candidate| {
             let is_bound =
                 journal.is_journaled(one.sequence) || one.sized || journal.rules.copies_on_write;
+            if one.edges_only {
+                return Vec::new();
+            }
             let is_free = !is_bound || is_logged(one.sequence);
             if is_free {
                 let earlier = journal.logged_with(one.sequence).take_while(|one| *one >= first);

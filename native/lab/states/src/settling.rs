@@ -1,6 +1,6 @@
 //! Which flush makes which changes durable.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 
 use crate::dentries::Dentries;
@@ -14,7 +14,8 @@ pub struct Settling<'t> {
     trace: &'t Trace,
     journal: Option<&'t Journal>,
     pub settled_by: Vec<Vec<u64>>,
-    pub halved_by: HashMap<u64, Vec<u64>>,
+    /// By change: the first record that has settled a part of it.
+    pub halved: BTreeMap<u64, u64>,
     pub logged_by: HashMap<u64, u64>,
     /// Changes that are logged with the next flush.
     logged_next: VecDeque<u64>,
@@ -38,7 +39,7 @@ impl<'t> Settling<'t> {
             trace,
             journal,
             settled_by: vec![Vec::new(); trace.events.len()],
-            halved_by: HashMap::new(),
+            halved: BTreeMap::new(),
             logged_by: HashMap::new(),
             logged_next: VecDeque::new(),
             dentries: Dentries::default(),
@@ -132,6 +133,7 @@ impl<'t> Settling<'t> {
 
     fn flush(&mut self, by: u64, file: u64, begin_ns: u64, data_only: bool) {
         let mut covered = take_ended(self.trace, self.data.get_mut(&file), begin_ns);
+        self.keep_edges(&mut covered, by, file);
         covered.extend(take_ended(self.trace, self.names.get_mut(&file), begin_ns));
         if !data_only {
             covered.extend(take_ended(self.trace, self.attributes.get_mut(&file), begin_ns));
@@ -161,6 +163,16 @@ impl<'t> Settling<'t> {
         }
     }
 
+    /// Of truncations whose zeros are not written the rest is durable; they wait for a later flush.
+    fn keep_edges(&mut self, covered: &mut Vec<u64>, by: u64, file: u64) {
+        let edged = self.journal.map_or(Vec::new(), |all| all.without_zeros(self.trace, covered));
+        covered.retain(|one| !edged.contains(one));
+        for &truncation in edged.iter().rev() {
+            self.data.entry(file).or_default().push_front(truncation);
+            self.halved.entry(truncation).or_insert(by);
+        }
+    }
+
     /// Whether what is flushed brings no more of a rename than the new name.
     fn is_left(&self, sequence: u64, flushed: Option<u64>) -> bool {
         let left = self.journal.and_then(|journal| journal.left_in(sequence));
@@ -182,12 +194,13 @@ impl<'t> Settling<'t> {
                 open.extend(after);
             }
             if is_left {
-                self.halved_by.entry(by).or_default().push(sequence);
+                self.halved.entry(sequence).or_insert(by);
                 continue;
             }
             self.settled[sequence as usize - 1] = true;
             self.settled_by[by as usize - 1].push(sequence);
-            open.extend(self.trace.event(sequence).truncation);
+            let truncation = self.trace.event(sequence).truncation;
+            open.extend(truncation.filter(|one| !self.halved.contains_key(one)));
             let journal = self.journal.into_iter();
             open.extend(journal.flat_map(|journal| journal.brings(self.trace, sequence)));
         }

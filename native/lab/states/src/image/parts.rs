@@ -34,7 +34,7 @@ impl Parts {
         self.clusters.end.div_ceil(self.cluster) - self.clusters.start / self.cluster
     }
 
-    fn index(&self, number: u64) -> Option<usize> {
+    pub fn index(&self, number: u64) -> Option<usize> {
         let mut before = 0;
         for range in &self.sectors {
             if range.contains(&number) {

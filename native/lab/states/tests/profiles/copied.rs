@@ -169,6 +169,54 @@ fn a_range_that_is_zeroed_or_cut_off_brings_what_was_written_in_its_blocks() {
     assert!(!can_be(cut, "a", BLOCK + SECTOR, &[(0, 7), (BLOCK, 0)]), "nothing brings its length");
 }
 
+/// Seen: `write 12288; truncate 2500; sync; write 9216 at 2500` had the old bytes from 2500 to 4096
+/// beside what was new behind them: fsync does not write the zeros of a truncation.
+#[test]
+fn the_zeros_of_a_truncation_are_not_flushed_before_something_comes_to_their_block() {
+    let cut = |recording: &mut Recording| {
+        put(recording, DISK, 0, BLOCK + SECTOR, 7);
+        fsync(recording, DISK);
+        recording.add(DISK, Operation::Truncate { size: BLOCK - 100 });
+        fsync(recording, DISK);
+    };
+    let edge = BLOCK - 100;
+    let over = |recording: &mut Recording| {
+        cut(recording);
+        put(recording, DISK, edge, 100 + SECTOR, 9);
+    };
+    let end = BLOCK + SECTOR;
+    assert!(can_be(over, "disk", end, &[(edge - 1, 7), (edge, 7), (BLOCK, 9)]));
+    assert!(can_be(over, "disk", end, &[(edge - 1, 7), (edge, 0), (BLOCK, 9)]));
+    let behind = |recording: &mut Recording| {
+        cut(recording);
+        put(recording, DISK, BLOCK, SECTOR, 9);
+    };
+    assert!(can_be(behind, "disk", end, &[(edge - 1, 7), (edge, 7), (BLOCK, 9)]));
+    let flushed = |recording: &mut Recording| {
+        behind(recording);
+        fsync(recording, DISK);
+        recording.add(DISK, Operation::Truncate { size: 2 * BLOCK });
+    };
+    assert!(can_be(flushed, "disk", 2 * BLOCK, &[(edge, 0)]));
+    assert!(!can_be(flushed, "disk", 2 * BLOCK, &[(edge, 7)]));
+}
+
+#[test]
+fn what_is_written_before_its_block_leaves_the_zeros_of_a_truncation_in_memory() {
+    let before = |recording: &mut Recording| {
+        put(recording, DISK, 0, 2 * BLOCK, 7);
+        fsync(recording, DISK);
+        recording.add(DISK, Operation::Truncate { size: 2 * BLOCK - 100 });
+        put(recording, DISK, 0, SECTOR, 9);
+        fsync(recording, DISK);
+        recording.add(DISK, Operation::Truncate { size: 2 * BLOCK });
+    };
+    let edge = 2 * BLOCK - 100;
+    assert!(can_be(before, "disk", 2 * BLOCK, &[(0, 9), (edge - 1, 7), (edge, 7)]));
+    assert!(can_be(before, "disk", edge, &[(0, 9), (edge - 1, 7)]));
+    assert!(!can_be(before, "disk", edge, &[(0, 7)]), "it is durable");
+}
+
 /// What is in `disk` in a state after the last record, told by its end.
 fn content(recording: &mut Recording, choice: &str) -> Vec<u8> {
     let (log, base) = recording.finish();

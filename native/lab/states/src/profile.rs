@@ -225,17 +225,16 @@ pub fn grow(lengths: &mut HashMap<u64, u64>, file: u64, change: &Change) -> bool
 
 /// A file ends with a sector that is there.
 fn as_far_as_there(tear: &Tear) -> Reach {
-    let count = tear.sectors.len() as u64;
-    let end = tear.sectors.iter().rposition(|&there| there).map_or(0, |last| last as u64 + 1);
+    let count = tear.sectors.len();
     let wanted = match tear.reach {
         Reach::Before => 0,
-        Reach::Until(sectors) => sectors,
+        Reach::Until(sectors) => count.min(sectors as usize),
         Reach::Whole => count,
     };
-    match wanted.min(end) {
-        0 => Reach::Before,
-        all if all == count => Reach::Whole,
-        some => Reach::Until(some),
+    match tear.sectors[..wanted].iter().rposition(|&there| there) {
+        None => Reach::Before,
+        Some(last) if last + 1 == count => Reach::Whole,
+        Some(last) => Reach::Until(last as u64 + 1),
     }
 }
 

@@ -56,6 +56,25 @@ fn a_rename_over_a_file_brings_its_length_or_its_data_where_that_is_said() {
 }
 
 #[test]
+fn a_file_ends_with_a_sector_that_is_there_where_data_comes_before_the_size() {
+    let make = |recording: &mut Recording| {
+        create(recording, 10, "a");
+        write(recording, 10, 3 * SECTOR);
+    };
+    let content = |first: u8, second: u8| {
+        move |seen: &Seen| {
+            let sectors = [[first; SECTOR as usize], [second; SECTOR as usize]].concat();
+            seen.get("a").is_some_and(|(content, _)| *content == sectors)
+        }
+    };
+    let without = allow(make, content(7, 0));
+    assert!(without.contains(&Fault::PowerExt4));
+    assert!(!without.contains(&Fault::PowerXfs) && !without.contains(&Fault::PowerExt4Journal));
+    assert!(allow(make, content(0, 7)).contains(&Fault::PowerXfs));
+    assert!(allow(make, content(7, 7)).contains(&Fault::PowerXfs));
+}
+
+#[test]
 fn an_msync_makes_durable_what_lies_in_its_part_and_nothing_else() {
     let make = |recording: &mut Recording| {
         let data = Cow::Owned(vec![7; 3 * SECTOR as usize]);

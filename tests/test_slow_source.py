@@ -31,7 +31,8 @@ def test_a_write_that_fails_says_why(tmp_path: Path) -> None:
         write_slowly([stream.fileno()], b"x" * 5000, 0, lambda: None)
 
 
-def test_all_copies_of_a_program_end_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", DRAWN)
+def test_all_copies_of_a_program_end_the_same(tmp_path: Path, way: str) -> None:
     folders = [tmp_path / name for name in ("0", "1", "2")]
     for folder in folders:
         folder.mkdir()
@@ -42,7 +43,7 @@ def test_all_copies_of_a_program_end_the_same(tmp_path: Path) -> None:
         {"do": "rename", "path": "foo", "to": "bar"},
     ]
     said: list[str] = []
-    perform(operations, folders, said.append, DRAWN[0])
+    perform(operations, folders, said.append, way)
     assert said == sorted(said) and {"1", "2", "3", "4"} <= set(said)
     assert said.count("1") > 2, "also while the write is under way"
     assert {(folder / "bar").read_bytes() for folder in folders} == {b"B" * 8192 + b"A" * 4096}

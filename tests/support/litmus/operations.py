@@ -11,11 +11,12 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from support.litmus.slow_source import write_slowly
-from support.litmus.writeback import DRAWN, Kernel, opened, require, sync_file_system
+from support.litmus.writeback import DRAWN, PAGE, Kernel, opened, require, sync_file_system
 
 Operation = dict[str, Any]
 """``do`` and ``path``; with some ``to``, ``size``, ``offset``, ``bytes``, ``fill``, ``mode``,
@@ -49,8 +50,9 @@ def perform(
     everything: sync(2) and syncfs(2) do not reach who records a folder (FUSE). Raises OSError."""
     kernel = Kernel(writeback, folders, operations, acknowledge)
     for number, operation in enumerate(operations, 1):
-        if writeback in DRAWN and operation["do"] in _AT_ONCE:
-            _AT_ONCE[operation["do"]](operation, folders, kernel.turn)
+        at_once = _AT_ONCE.get(operation["do"], {}).get(writeback)
+        if at_once:
+            at_once(operation, folders, kernel.turn)
         else:
             for folder in folders:
                 _do(operation, folder, is_whole=bool(writeback))
@@ -89,6 +91,22 @@ def _write_at_once(
         paths = [folder / operation["path"] for folder in folders]
         handles = [stack.enter_context(opened(path, _write_flags(operation))) for path in paths]
         write_slowly(handles, _content(operation), operation["offset"], between)
+
+
+def _write_by_pages(
+    operation: Operation, folders: Sequence[Path], between: Callable[[], None]
+) -> None:
+    """As a kernel does it that has no larger folios at hand."""
+    content, offset = _content(operation), operation["offset"]
+    ends = [*range(PAGE - offset % PAGE, len(content), PAGE), len(content)]
+    with ExitStack() as stack:
+        paths = [folder / operation["path"] for folder in folders]
+        handles = [stack.enter_context(opened(path, _write_flags(operation))) for path in paths]
+        for begin, end in pairwise([0, *ends]):
+            if begin:
+                between()
+            for handle in handles:
+                _write_whole(handle, content[begin:end], offset + begin)
 
 
 def _write_flags(operation: Operation) -> int:
@@ -173,8 +191,9 @@ _DEEDS: dict[str, Callable[[Path, Operation, Path], None]] = {
     "fsync": _flush,
     "fdatasync": _flush,
 }
-_AT_ONCE: dict[str, Callable[[Operation, Sequence[Path], Callable[[], None]], None]] = {
-    "write": _write_at_once,
-    "mmapwrite": _mmapwrite_at_once,
+_AtOnce = Callable[[Operation, Sequence[Path], Callable[[], None]], None]
+_AT_ONCE: dict[str, dict[str, _AtOnce]] = {
+    "write": dict.fromkeys(DRAWN, _write_by_pages) | {DRAWN[0]: _write_at_once},
+    "mmapwrite": dict.fromkeys(DRAWN, _mmapwrite_at_once),
 }
 """In many folders, with something done while they are under way."""

@@ -31,6 +31,8 @@ from support.litmus.writeback import DRAWN, WRITEBACKS, writebacks_of
 
 Trees = Mapping[int, frozenset[str]]
 COPIES = 32
+SPREAD = 64
+"""Of so many states of a disk with copies one is mounted."""
 COUNTS = ("timed_out", "unsteady", "seconds")
 
 
@@ -71,7 +73,7 @@ def reach(
             if not base.exists():
                 _make_base(program, on, base, copies)
             _record(program, on, base, place, (writeback, copies))
-        trees, counts[writeback] = _explore(place, base, on, budget, profile)
+        trees, counts[writeback] = _explore(place, base, on, budget, profile, len(copies))
         for returned, texts in trees.items():
             merged[returned] = merged.get(returned, frozenset()) | texts
         shutil.rmtree(place)
@@ -120,7 +122,7 @@ def _record(
 
 
 def _explore(
-    room: Path, base: Path, on: RealFs | None, budget: Budget, profile: str
+    room: Path, base: Path, on: RealFs | None, budget: Budget, profile: str, copies: int
 ) -> tuple[Trees, Mapping[str, Any]]:
     out = room / "trees"
     out.touch()
@@ -130,13 +132,16 @@ def _explore(
         words = [str(out), DISK, FOLDER, on.kind, on.options]
         argv = [*alone_args(), *python, "support.litmus.observe_mounted", *words]
     check = {"kind": "command", "argv": argv, "timeout_seconds": 60, "stays": True}
+    # Of many copies a state by chance shows more than one that lacks a single change.
+    spread = SPREAD if copies > 1 else 1
     request = {
         "log": str(room / "killed.log"),
         "base": str(base),
         "fault": f"power-{profile}" if profile else "power",
         "sector": SECTOR,
         "check": check,
-        "budget": {"states": budget.states, "seconds": budget.seconds, "minimise": 0},
+        "shard": f"1/{spread}",
+        "budget": {"states": budget.states * spread, "seconds": budget.seconds, "minimise": 0},
         # btrfs mounts one disk of a number at a time.
         "threads": 1 if on and on.kind == "btrfs" else budget.threads,
     }

@@ -3,9 +3,9 @@
 ``end``: everything after the last operation; ``each``: everything after each; ``front`` and
 ``back``: the first or the last page of each write, with what is committed meanwhile, and then, and
 after each other operation; ``drawn-N``: some pages of some files, and mostly what is committed
-then, after each operation, while a write is under way, and several times after the last. That
-differs for each of several copies of one program, which run side by side, so that one disk has as
-many trees.
+then, after each operation, while a write is under way (which is made page by page, but in the
+first), and several times after the last. That differs for each of several copies of one program,
+which run side by side, so that one disk has as many trees.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ WRITTEN_BACK = ("write", "mmapwrite")
 _PARTS = ("front", "back")
 _LAST_TURNS = 8
 _EAGERNESS = (0.0, 0.3, 0.8)
-_PAGE = 4096
+PAGE = 4096
 _BEGIN, _FINISH = 2, 7
 """linux/fs.h: SYNC_FILE_RANGE_*. Write; wait, write and wait."""
 _BTRFS_START_SYNC, _BTRFS_WAIT_SYNC = 0x80089418, 0x40089416
@@ -75,35 +75,46 @@ class Kernel:
             self._commit()
             return
         last = operation["offset"] + operation["bytes"] - 1
-        page = (operation["offset"] if self._way == "front" else last) // _PAGE
+        page = (operation["offset"] if self._way == "front" else last) // PAGE
         for how in (_BEGIN, _FINISH):
             _write_page(folder / operation["path"], page, how)
             self._commit()
 
     def turn(self) -> None:
         """Some files are written back at once, some seldom, some not before the end; and mostly
-        all is committed."""
-        for folder in self._folders:
-            for path in sorted(folder.rglob("*")):
-                if path.is_symlink() or not path.is_file():
-                    continue
-                found = path.stat()
-                eager = self._eagerness.setdefault(found.st_ino, self._random.choice(_EAGERNESS))
-                if self._random.random() < eager:
-                    self._some_of(path, -(-found.st_size // _PAGE))
+        all is committed, while some of that is still on its way."""
+        begun = []
+        for path in self._files():
+            found = path.stat()
+            eager = self._eagerness.setdefault(found.st_ino, self._random.choice(_EAGERNESS))
+            if self._random.random() >= eager:
+                continue
+            pages = self._some_of(-(-found.st_size // PAGE))
+            if self._random.random() < 0.5:
+                begun += [(path, page) for page in pages]
+            else:
+                for page in pages:
+                    _write_page(path, page, _FINISH)
+        for path, page in begun:
+            _write_page(path, page, _BEGIN)
         if self._random.random() < 0.7:
             self._commit()
         self._acknowledge(self._last)
 
-    def _some_of(self, path: Path, pages: int) -> None:
-        for page in self._random.sample(range(pages), self._random.randint(0, pages)):
-            _write_page(path, page, _FINISH)
+    def _files(self) -> Iterator[Path]:
+        for folder in self._folders:
+            found = sorted(folder.rglob("*"))
+            yield from (path for path in found if path.is_file() and not path.is_symlink())
+
+    def _some_of(self, pages: int) -> Sequence[int]:
+        return self._random.sample(range(pages), self._random.randint(0, pages))
 
     def _commit(self) -> None:
-        """Another program's fsync, of a file beside the folder; and where that writes a log of
-        single files, the transaction, which the kernel commits by itself each 30 s."""
+        """Another program's fsync, of a file beside the folder, of which it brings no data, so that
+        it waits for none; and where that writes a log of single files, the transaction, which the
+        kernel commits by itself each 30 s."""
         with opened(self._folders[0].parent / "other", os.O_WRONLY | os.O_CREAT) as handle:
-            os.pwrite(handle, b"x", 0)
+            os.utime(handle)
             os.fsync(handle)
             try:
                 number = fcntl.ioctl(handle, _BTRFS_START_SYNC, bytes(8))
@@ -145,5 +156,5 @@ def require(answer: int, path: Path) -> None:
 def _write_page(path: Path, page: int, how: int) -> None:
     """It goes to its place, and nothing else."""
     with opened(path, os.O_WRONLY) as handle:
-        span = ctypes.c_int64(page * _PAGE), ctypes.c_int64(_PAGE)
+        span = ctypes.c_int64(page * PAGE), ctypes.c_int64(PAGE)
         require(_libc.sync_file_range(handle, *span, how), path)

@@ -8,14 +8,21 @@ import pytest
 
 from diskproof.records import Cell, WorkloadSpec
 from diskproof.report.proving import KnownScatter, power_line, proving_lines
+from diskproof.stats.comparisons import ALPHA
 from diskproof.stats.intervals import Sample
-from diskproof.stats.power import POWER, Power, find_power, scatter_of, share_told
+from diskproof.stats.power import POWER, Power, Studies, find_power, scatter_of
 from diskproof.stats.race_cost import expect_share
 from diskproof.stats.ranking import Measured, rank
 from diskproof.study.protocol import LikelyRules, RaceRules
 from test_lab_race import STUDY
 
 SPEC = WorkloadSpec("simulated", "simulated")
+
+
+def share_told(scatter: tuple[float, ...], blocks: int, log_ratio: float) -> float:
+    """Of pairs of cells that differ by so much, the share that a ranking tells apart."""
+    studies = Studies(scatter, ALPHA)
+    return sum(studies.told(blocks, log_ratio)) / (studies.count * studies.pairs)
 
 
 def test_a_larger_difference_and_more_blocks_are_told_more_often() -> None:

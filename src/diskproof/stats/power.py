@@ -77,7 +77,7 @@ def find_power(scatter: tuple[float, ...], blocks: int, alpha: float = ALPHA) ->
     typical = float(np.median(scatter))
     score = _score(len(scatter), alpha) + _TARGET_SCORE  # where the search begins
     guess = 2 * (score * typical / math.log1p(WANTED)) ** 2
-    studies = _Studies(scatter, alpha)
+    studies = Studies(scatter, alpha)
     apart = None
     if blocks > 1:
         near = score * typical * math.sqrt(2 / blocks)
@@ -106,15 +106,7 @@ def _least(tells: Callable[[float], bool], low: float, high: float) -> float | N
     return high
 
 
-def share_told(
-    scatter: Sequence[float], blocks: int, log_ratio: float, alpha: float = ALPHA
-) -> float:
-    """Of pairs of cells that differ by so much, the share that a ranking tells apart."""
-    studies = _Studies(tuple(scatter), alpha)
-    return sum(studies.told(blocks, log_ratio)) / (studies.count * studies.pairs)
-
-
-class _Studies:
+class Studies:
     """Simulated studies of the same cells, kept while differences are tried with them."""
 
     def __init__(self, scatter: tuple[float, ...], alpha: float) -> None:

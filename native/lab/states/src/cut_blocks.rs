@@ -1,10 +1,9 @@
 //! Truncations that leave a part of a block, where fsync does not write the zeros behind it: those
 //! are in memory alone until the block is written again (btrfs).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use crate::image::BLOCK;
-use crate::profile::grow;
 use crate::trace::{Change, Trace};
 
 #[derive(Default)]
@@ -13,19 +12,12 @@ pub struct CutBlocks {
 }
 
 impl CutBlocks {
-    pub fn new(trace: &Trace) -> CutBlocks {
-        let mut lengths: HashMap<u64, u64> =
-            trace.base.iter().map(|(_, file, size)| (*file, *size)).collect();
-        let mut truncations = HashSet::new();
-        for (event, sequence) in trace.events.iter().zip(1..) {
-            let Some(change) = trace.change(sequence) else { continue };
-            let length = lengths.get(&event.file).copied().unwrap_or(0);
-            if matches!(*change, Change::Truncate { size } if size % BLOCK > 0 && size < length) {
-                truncations.insert(sequence);
-            }
-            grow(&mut lengths, event.file, change);
+    /// A change of a file that was so long.
+    pub fn take(&mut self, sequence: u64, change: &Change, length: Option<&u64>) {
+        let is_shorter = |size| length.is_some_and(|length| size < *length);
+        if matches!(*change, Change::Truncate { size } if size % BLOCK > 0 && is_shorter(size)) {
+            self.truncations.insert(sequence);
         }
-        CutBlocks { truncations }
     }
 
     /// Those of a file's changes, in their order, that have nothing behind them that writes the

@@ -52,10 +52,7 @@ impl Journal {
             },
             journaled: Vec::new(),
             grows: Vec::new(),
-            cut_blocks: match rules.copies_on_write {
-                true => CutBlocks::new(trace),
-                false => CutBlocks::default(),
-            },
+            cut_blocks: CutBlocks::default(),
         }
     }
 
@@ -75,6 +72,9 @@ impl Journal {
                 What::Change(change) => Some(change),
                 _ => None,
             };
+            if let Some(change) = change.filter(|_| rules.copies_on_write) {
+                journal.cut_blocks.take(sequence, change, lengths.get(&event.file));
+            }
             journal.grows.push(change.is_some_and(|change| grow(&mut lengths, event.file, change)));
             match change {
                 Some(Change::Write { .. }) => {

@@ -139,10 +139,8 @@ impl<'t> Settling<'t> {
             covered.extend(take_ended(self.trace, self.attributes.get_mut(&file), begin_ns));
         }
         if let Some(journal) = self.journal {
-            let names = match data_only {
-                true => Vec::new(),
-                false => take_ended(self.trace, self.names_of.get_mut(&file), begin_ns),
-            };
+            let waiting = self.names_of.get_mut(&file).filter(|_| !data_only);
+            let names = take_ended(self.trace, waiting, begin_ns);
             if journal.is_checkpoint(self.trace, file, &names) {
                 let journaled = journal.journaled_by(self.trace, begin_ns);
                 let new = &journaled[self.checkpointed.min(journaled.len())..];

@@ -66,15 +66,6 @@ impl Runs {
         self.runs.iter().map(|run| run.end - run.start).sum()
     }
 
-    /// How many of `pages` are in the runs.
-    #[must_use]
-    pub fn pages_in(&self, pages: &Range<u64>) -> u64 {
-        self.from(pages.start)
-            .take_while(|run| run.start < pages.end)
-            .map(|run| run.end.min(pages.end) - run.start.max(pages.start))
-            .sum()
-    }
-
     /// What of `pages` lies between the runs.
     #[must_use]
     pub fn gaps(&self, pages: &Range<u64>) -> Vec<Range<u64>> {

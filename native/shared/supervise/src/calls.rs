@@ -41,7 +41,6 @@ pub const PWRITEV2: Call = call("pwritev2", 328, 379).with_x32(547);
 pub const IOCTL: Call = call("ioctl", 16, 54).with_x32(514);
 pub const IO_SUBMIT: Call = call("io_submit", 209, 248).with_x32(544);
 pub const IO_URING_SETUP: Call = call("io_uring_setup", 425, 425);
-pub const IO_URING_ENTER: Call = call("io_uring_enter", 426, 426);
 pub const FILE_SETATTR: Call = call("file_setattr", 469, 469);
 pub const GETPPID: Call = call("getppid", 110, 64);
 pub const EXIT_GROUP: Call = call("exit_group", 231, 252);

@@ -19,20 +19,29 @@ fn put(recording: &mut Recording, file: u64, offset: u64, length: u64, byte: u8)
     recording.add(file, Operation::Write { flags: Flags::NONE, offset, data });
 }
 
-/// Whether on btrfs a file can be so: the bytes at these places, and its length.
-fn can_be(
+/// Where a file can be so: the bytes at these places, and its length.
+pub fn allow_file(
     make: impl Fn(&mut Recording),
     name: &'static str,
     length: u64,
     bytes: &[(u64, u8)],
-) -> bool {
+) -> Vec<Fault> {
     let bytes = bytes.to_vec();
     let is_such = move |seen: &Seen| {
         let Some((content, _)) = seen.get(name) else { return false };
         let holds = |&(place, byte): &(u64, u8)| content.get(place as usize) == Some(&byte);
         content.len() as u64 == length && bytes.iter().all(holds)
     };
-    allow(make, is_such).contains(&Fault::PowerBtrfs)
+    allow(make, is_such)
+}
+
+fn can_be(
+    make: impl Fn(&mut Recording),
+    name: &'static str,
+    end: u64,
+    bytes: &[(u64, u8)],
+) -> bool {
+    allow_file(make, name, end, bytes).contains(&Fault::PowerBtrfs)
 }
 
 /// Seen: written back from its last block, or on a disk of small holes from its first; or a commit

@@ -15,6 +15,7 @@ mod world;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use copied::allow_file;
 use diskproof_random::Random;
 use diskproof_states::combinations;
 use diskproof_states::content::Store;
@@ -61,17 +62,10 @@ fn a_file_ends_with_a_sector_that_is_there_where_data_comes_before_the_size() {
         create(recording, 10, "a");
         write(recording, 10, 3 * SECTOR);
     };
-    let content = |first: u8, second: u8| {
-        move |seen: &Seen| {
-            let sectors = [[first; SECTOR as usize], [second; SECTOR as usize]].concat();
-            seen.get("a").is_some_and(|(content, _)| *content == sectors)
-        }
-    };
-    let without = allow(make, content(7, 0));
-    assert!(without.contains(&Fault::PowerExt4));
-    assert!(!without.contains(&Fault::PowerXfs) && !without.contains(&Fault::PowerExt4Journal));
-    assert!(allow(make, content(0, 7)).contains(&Fault::PowerXfs));
-    assert!(allow(make, content(7, 7)).contains(&Fault::PowerXfs));
+    let left = |first, second| allow_file(make, "a", 2 * SECTOR, &[(0, first), (SECTOR, second)]);
+    assert!(left(7, 0).contains(&Fault::PowerExt4));
+    assert!(!left(7, 0).iter().any(|one| [Fault::PowerXfs, Fault::PowerExt4Journal].contains(one)));
+    assert!(left(0, 7).contains(&Fault::PowerXfs) && left(7, 7).contains(&Fault::PowerXfs));
 }
 
 #[test]

@@ -90,7 +90,7 @@ def main() -> int:
     run.add_argument("--take", type=int, help="so many of each set of more, a seeded sample")
     run.add_argument("--seed", type=int, default=1)
     run.add_argument("--only", help="programs whose names hold this")
-    run.add_argument("--states", type=int, help="states built (of each disk 400, else 20,000)")
+    run.add_argument("--states", type=int, help="states at most (of each disk 400, else 20,000)")
     run.add_argument("--seconds", type=float, default=600.0, help="for each program")
     run.add_argument("--threads", type=int, help="of the explorer (on btrfs 1)")
     run.add_argument(

@@ -54,5 +54,5 @@ def test_a_changed_study_is_told_with_both_ids(
         assert capsys.readouterr().err == ""
         tell_of_changes(second, store)
     told = capsys.readouterr().err
-    assert f"study g is {second.id} now; 0 runs of {first.id}, of the same name" in told
+    assert f"study g is {second.id} now; results of {first.id}, of the same name (0 runs)" in told
     assert "Changed: protocol.runtime ('1s' -> '2s')" in told

@@ -29,8 +29,8 @@ def tell_of_changes(study: Study, store: Store) -> None:
     counts = store.counts(newest.id)
     runs = count(counts.ok + counts.failed, "run")
     note(
-        f"study {study.name} is {study.id} now; {runs} of {newest.id}, of the same name, do not "
-        f"count here. Changed: {told}{more}. Each is shown by its id: --study {newest.id}"
+        f"study {study.name} is {study.id} now; results of {newest.id}, of the same name ({runs}), "
+        f"do not count here. Changed: {told}{more}. Each is shown by its id: --study {newest.id}"
     )
 
 

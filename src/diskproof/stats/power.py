@@ -15,13 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diskproof.stats.boundaries import any_pair_alpha
-from diskproof.stats.comparisons import (
-    ALPHA,
-    Comparisons,
-    compare_fit,
-    draws_for,
-    left_to_pairs,
-)
+from diskproof.stats.comparisons import ALPHA, Comparisons, compare_fit, draws_for, left_to_pairs
 from diskproof.stats.intervals import Sample
 from diskproof.stats.model import fit_cells
 from diskproof.stats.ranking import place

@@ -13,14 +13,7 @@ from diskproof.guest.ours import build
 from diskproof.guest.ours import cache_folder as cache
 from diskproof.guest.ours.build import GuestFiles
 from diskproof.guest.ours.packages import EXTRA_PACKAGES
-from diskproof.guest.ours.parcel import (
-    Manifest,
-    Parcel,
-    Tell,
-    damaged,
-    list_items,
-    write_parcel,
-)
+from diskproof.guest.ours.parcel import Manifest, Parcel, Tell, damaged, list_items, write_parcel
 from diskproof.process.plain_file import open_plain
 from diskproof.study.guest_root import split_root
 

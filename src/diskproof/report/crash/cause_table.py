@@ -4,13 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from diskproof.records.callers import Caller, SourcePlace
 from diskproof.records.causes import Cause, Causes, Flushes, find_causes
-from diskproof.records.operations import (
-    Operation,
-    absence_words,
-    by_words,
-    merged,
-    operation_words,
-)
+from diskproof.records.operations import Operation, absence_words, by_words, merged, operation_words
 from diskproof.records.verdicts import VerdictRow
 from diskproof.report import layout, output_causes
 from diskproof.units import render_seconds

@@ -149,8 +149,8 @@ proptest! {
         let free: u64 = gaps.iter().map(|gap| gap.end - gap.start).sum();
         let before = runs.clone();
         let held = |pages: &Range<u64>| -> u64 {
-            let of = |run: &Range<u64>| run.end.min(pages.end).saturating_sub(run.start.max(pages.start));
-            before.iter().map(of).sum()
+            let both = |run: &Range<u64>| run.start.max(pages.start)..run.end.min(pages.end);
+            before.iter().map(both).map(|run| run.end.saturating_sub(run.start)).sum()
         };
         prop_assert_eq!(free + held(&asked), length);
         prop_assert!(gaps.iter().all(|gap| held(gap) == 0 && !gap.is_empty()));

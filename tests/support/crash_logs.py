@@ -11,7 +11,7 @@ from pathlib import Path
 KINDS = [
     *("base", "create", "mkdir", "symlink", "link", "unlink", "rmdir", "rename", "write"),
     *("truncate", "fallocate", "fsync", "setattr", "setxattr", "removexattr", "open", "release"),
-    *("acknowledge", "note", "end", "caller", "stack", "module", "line"),
+    *("acknowledge", "note", "end", "caller", "stack", "module", "line", "sync"),
 ]
 FRAME = struct.Struct("<IIIBBHQQQII")
 DIRECT, DSYNC, SYNC, MAPPED, DATA_ONLY, DIRECTORY = (1 << bit for bit in range(6))
@@ -66,9 +66,9 @@ def _records(log: bytes) -> Iterator[Record]:
         head, tail, length, kind, flags, error, sequence, begin, end, file, caller = (
             FRAME.unpack_from(log, at)
         )
-        payload = log[at + FRAME.size :][:length]
-        if len(payload) < length:
+        if at + FRAME.size + length > len(log):
             return
+        payload = log[at + FRAME.size : at + FRAME.size + length]
         assert zlib.crc32(log[at + 4 : at + FRAME.size]) == head
         assert zlib.crc32(payload) == tail
         assert sequence == last + 1

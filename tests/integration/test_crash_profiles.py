@@ -24,6 +24,23 @@ CHECK = """
 import pathlib, sys
 sys.exit(0 if len(set(pathlib.Path("data").read_bytes())) == 1 else 2)
 """
+# Each promise rests on sync(2) alone: of what is appended, or written over in place.
+SYNCING = """
+import os, sys
+for number in b"123":
+    with open("data", "ab" if sys.argv[1] == "append" else "r+b", buffering=0) as file:
+        file.write(bytes([number]) * 4096)
+    os.sync()
+    print(number - 48, flush=True)
+"""
+COUNTING = """
+import os, pathlib, sys
+promised = len(open(os.environ["DISKPROOF_ACKNOWLEDGED"]).read().split())
+found = max(0, max(pathlib.Path("data").read_bytes()) - 48)
+if found < promised:
+    print(promised - found)
+    sys.exit(1)
+"""
 
 
 def test_the_same_recording_is_judged_by_the_rules_that_were_asked_for(
@@ -46,6 +63,37 @@ def test_the_same_recording_is_judged_by_the_rules_that_were_asked_for(
     both = [rows[f"power-{each}"]["verdict"] for each in ("ext4-journal", "ext4")]
     assert both == ["keeps", "corrupts"]
     assert rows["power-xfs"]["reproduce"].endswith("--fault power-xfs")
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("append", "posix, ext4, xfs, btrfs: keeps"),
+        ("replace", "posix, ext4, btrfs: keeps; xfs: loses 3"),
+    ],
+)
+def test_a_program_that_syncs_everything(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    how: str,
+    said: str,
+) -> None:
+    """XFS may not have the disk flush where its log has nothing to write."""
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("folder/data").write_bytes(b"." * 4096)
+    Path("writer.py").write_text(SYNCING)
+    Path("check.py").write_text(COUNTING)
+    commands = [f"python3 {tmp_path}/writer.py {how}", f"python3 {tmp_path}/check.py"]
+    argv = ["crash", "--writer", commands[0], "--check", commands[1], "--budget", "2m"]
+    argv += ["--causes", "1s", "--profiles", "ext4,xfs,btrfs", "folder", "--json"]
+    code = run_command_line(argv)
+    told = capsys.readouterr()
+    assert said in told.err and "no flush" not in told.err
+    rows = {row["fault"]: row for row in json.loads(told.out)}
+    assert code == (0 if how == "append" else 1)
+    assert not any(row["kept_so_far"] for row in rows.values())
 
 
 @pytest.mark.parametrize(("named", "why"), [("ext4,zfs", "zfs"), ("", "nothing")])

@@ -67,7 +67,8 @@ def _watch(source: Path, argv: Sequence[str], seconds: float) -> UnsyncedJson:
         copy_folder(source, room / "files", Deadline(_COPY_SECONDS))
         with start_recording(room / "files", room) as recording:
             with _looking(recording, room) as look:
-                run_writer(argv, recording, recording.folder, room, seconds, look)
+                heard = [*recording.hearing_syncs(), *argv]
+                run_writer(heard, recording, recording.folder, room, seconds, look)
         return list_unsynced(recording.log, room)
 
 

@@ -28,9 +28,8 @@ from diskproof.study.crash import KIND, CrashRules, crash_workload
 NAME = "program"
 RULES = CrashRules(seed=1)
 NO_FLUSH = (
-    "the program was promised things and no flush of it reached the disk: no fsync, fdatasync or "
-    "durable write. If it relies on sync(2) or syncfs(2): those do not reach the file system that "
-    "records it (FUSE), and count for nothing here"
+    "the program was promised things and no flush of it reached the disk: no fsync, fdatasync, "
+    "sync, syncfs or durable write"
 )
 BROKEN_BEFORE = (
     "the check does not hold even of what the program left without any crash: the check or the "
@@ -201,11 +200,12 @@ def start_recorded_program(
             with notes.phase("import"):
                 import_log(Path(source), find_disk(files), log, MARK)
         else:
-            argv = [*real_fs.writer_args(cell), *shlex.split(spec.option("writer"))]
             with (
                 notes.phase("record"),
                 real_fs.start_recording_on(on, files, room) as (recording, folder),
             ):
+                prefix = real_fs.writer_args(cell) if on else recording.hearing_syncs()
+                argv = [*prefix, *shlex.split(spec.option("writer"))]
                 seconds = min(float(spec.option("seconds")), deadline.left())
                 run_writer(argv, recording, folder, room, seconds)
                 recording.acknowledge(MARK)

@@ -180,8 +180,6 @@ def alone_args() -> list[str]:
 def writer_args(cell: Cell) -> list[str]:
     """The argv prefix of a cell's program, in its folder. ``beside`` it the file system commits and
     writes back, as it does by itself in longer runs and with other programs on it."""
-    if not cell.level("on"):
-        return []
     if not cell.level(BESIDE):
         return [*alone_args(), *_FIRST]
     between = [str(require_native("diskproof-writeback")), "--folder", "."]

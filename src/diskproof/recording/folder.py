@@ -76,6 +76,11 @@ class Recording:
         finally:
             os.close(lines)
 
+    def hearing_syncs(self) -> list[str]:
+        """The argv prefix of a program whose sync(2) and syncfs(2) are to be in the log: the kernel
+        tells no FUSE file system of them."""
+        return [str(require_native("diskproof-syncs")), "--folder", str(self.folder), "--"]
+
     def require_alive(self) -> None:
         """Raises RunFailure ``log`` when the recorder has died."""
         if self.process.poll() is not None:

@@ -22,13 +22,15 @@ _FRAME = struct.Struct("<IIIBBHQQQII")
 _HEADER = struct.Struct("<8sIIIIQQQ12sI")
 _CHECKSUM = struct.Struct("<I")
 
-BASE, WRITE, TRUNCATE, FALLOCATE, FSYNC, ACKNOWLEDGE, END, LINE = 1, 9, 10, 11, 12, 18, 20, 24
+BASE, WRITE, TRUNCATE, FALLOCATE, FSYNC, ACKNOWLEDGE = 1, 9, 10, 11, 12, 18
+END, LINE, SYNC = 20, 24, 25
 SYNC_WRITE, MAPPED, DATA_ONLY = 2, 8, 16
 KIND_NAMES = {
     WRITE: "writes",
     TRUNCATE: "truncates",
     FALLOCATE: "allocations",
     FSYNC: "flushes",
+    SYNC: "flushes",
     ACKNOWLEDGE: "acknowledgements",
 }
 

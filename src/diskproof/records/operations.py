@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from diskproof.records.callers import Caller, caller_words, printable, read_caller
 
 ACKNOWLEDGE = "acknowledge"
-FLUSHES = frozenset({"fsync", "fdatasync", "msync"})
+FLUSHES = frozenset({"fsync", "fdatasync", "msync", "sync"})
 CONTENT = frozenset({"write", "truncate", "allocate", "zero"})
 LIST_SECONDS = 600.0
 
@@ -95,6 +95,7 @@ def operation_words(operation: Operation) -> str:
         "setattr": f"mode or owner of {path}",
         "setxattr": f"attribute {operation.to} of {path}",
         "removexattr": f"removal of attribute {operation.to} of {path}",
+        "sync": "sync of everything",
         ACKNOWLEDGE: path,
     }
     arrow = f" -> {operation.to}" if operation.to else ""

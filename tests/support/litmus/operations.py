@@ -5,9 +5,11 @@ with a letter of its own, so that content says which writes it came from.
 """
 
 import ctypes
+import fcntl
 import json
 import mmap
 import os
+import struct
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -15,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from diskproof.recording.folder import ACK_FILE
 from support.litmus.slow_source import write_slowly
 from support.litmus.writeback import DRAWN, PAGE, Kernel, opened, require, sync_file_system
 
@@ -23,6 +26,8 @@ Operation = dict[str, Any]
 ``name``, ``value``. The path of the folder itself is ``.``."""
 MODES = {"": 0, "keep": 1, "punch": 2, "zero": 16}
 """Words of ``mode`` of fallocate(2), by commas: linux/falloc.h."""
+NOTE_SYNC = 0x40046419
+"""ioctl(2) by which the recorder is told of a sync (native ``crash_log::NOTE_SYNC``)."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -46,8 +51,8 @@ def perform(
 ) -> None:
     """Do them one after the other, each in all the folders, which lie side by side; it is
     acknowledged by its number, from 1, when it has returned in all, and where the kernel has
-    written back what is drawn the last number once more. Without ``writeback`` sync is an fsync of
-    everything: sync(2) and syncfs(2) do not reach who records a folder (FUSE). Raises OSError."""
+    written back what is drawn the last number once more. Without ``writeback`` the recorder of the
+    folder is told of a sync: no kernel tells a FUSE file system. Raises OSError."""
     kernel = Kernel(writeback, folders, operations, acknowledge)
     for number, operation in enumerate(operations, 1):
         at_once = _AT_ONCE.get(operation["do"], {}).get(writeback)
@@ -62,16 +67,16 @@ def perform(
 
 def _do(operation: Operation, folder: Path, is_whole: bool) -> None:
     if operation["do"] == "sync":
-        (sync_file_system if is_whole else _flush_each)(folder)
+        (sync_file_system if is_whole else _note_sync)(folder)
     else:
         _DEEDS[operation["do"]](folder / operation["path"], operation, folder)
 
 
-def _flush_each(folder: Path) -> None:
-    for path in (folder, *folder.rglob("*")):
-        if not path.is_symlink():
-            with opened(path, os.O_RDONLY) as handle:
-                os.fsync(handle)
+def _note_sync(folder: Path) -> None:
+    sync_file_system(folder)  # stores to mapped pages come to the recorder
+    mount = next(each for each in (folder, *folder.parents) if each.is_mount())
+    with opened(mount / ACK_FILE, os.O_WRONLY) as handle:
+        fcntl.ioctl(handle, NOTE_SYNC, struct.pack("I", 0))
 
 
 def _creat(path: Path, operation: Operation, folder: Path) -> None:

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use diskproof_wire::crash_log::{Operation, MAX_TEXT};
+use diskproof_wire::crash_log::{Operation, MAX_TEXT, NOTE_SYNC};
 use diskproof_wire::{LineSplitter, SplitLine};
 use fuser::{FileAttr, FileType, INodeNo};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -18,11 +18,10 @@ use rustix::pipe::{pipe_with, PipeFlags};
 use crate::handles::Handle;
 use crate::log::{Asked, Log};
 use crate::recorder::Recorder;
+use crate::stacks::Call;
 
-/// A file that is in the root of every mount and in no backing: each line written to it is an
-/// acknowledgement.
-pub const ACK_NAME: &str = ".diskproof-ack";
-/// Its inode number towards the kernel; no id of a file ever gets there.
+/// The inode number of the file of acknowledgements towards the kernel; no id of a file ever gets
+/// there.
 pub const ACK_ID: u64 = 1 << 63;
 
 /// From the end of the recording until nobody is listened to any more.
@@ -81,6 +80,16 @@ impl Recorder {
         if let Ok(Handle::Acknowledgements(lines)) = self.handles.require(handle).as_deref() {
             *lines.lock().unwrap_or_else(PoisonError::into_inner) = new_splitter();
         }
+    }
+
+    /// ioctl(2) of the file: a thread that waits has called sync(2) or syncfs(2). ENOTTY for what
+    /// is none of that.
+    pub fn note_sync(&self, file: u64, command: u32, thread: &[u8]) -> Result<(), Errno> {
+        let thread = thread.try_into().map(u32::from_ne_bytes);
+        let (ACK_ID, NOTE_SYNC, Ok(thread)) = (file, command, thread) else {
+            return Err(Errno::NOTTY);
+        };
+        self.log.append(self.log.asked(0, thread, Call::Other), &Operation::Sync)
     }
 }
 

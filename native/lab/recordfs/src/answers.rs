@@ -3,11 +3,13 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use diskproof_wire::crash_log::ROOT;
-use fuser::{Errno as FuseErrno, FileAttr, FileType, Generation, INodeNo, ReplyXattr, Request};
+use diskproof_wire::crash_log::{ACK_NAME, ROOT};
+use fuser::{
+    Errno as FuseErrno, FileAttr, FileType, Generation, INodeNo, ReplyStatfs, ReplyXattr, Request,
+};
+use rustix::fs::StatVfs;
 use rustix::io::Errno;
 
-use crate::acks::ACK_NAME;
 use crate::attributes::Xattr;
 use crate::effects::Caller;
 use crate::names::NewName;
@@ -73,4 +75,17 @@ pub fn answer_xattr(reply: ReplyXattr, value: Xattr) {
         Xattr::Length(length) => reply.size(length),
         Xattr::Value(bytes) => reply.data(&bytes),
     }
+}
+
+pub fn answer_statfs(reply: ReplyStatfs, facts: &StatVfs) {
+    reply.statfs(
+        facts.f_blocks,
+        facts.f_bfree,
+        facts.f_bavail,
+        facts.f_files,
+        facts.f_ffree,
+        facts.f_bsize as u32,
+        facts.f_namemax as u32,
+        facts.f_frsize as u32,
+    );
 }

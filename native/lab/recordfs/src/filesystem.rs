@@ -8,15 +8,16 @@ use std::time::SystemTime;
 
 use diskproof_wire::crash_log::{Operation, ROOT};
 use fuser::{
-    BsdFileFlags, Errno as FuseErrno, FileHandle, Filesystem, FopenFlags, INodeNo, KernelConfig,
-    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno as FuseErrno, FileHandle, Filesystem, FopenFlags, INodeNo, IoctlFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::acks::{AckFile, ACK_ID};
 use crate::answers::{
-    answer, answer_xattr, caller, code, is_ack, new_name, refuse_ack, ttl, GENERATION,
+    answer, answer_statfs, answer_xattr, caller, code, is_ack, new_name, refuse_ack, ttl,
+    GENERATION,
 };
 use crate::attributes::Change;
 use crate::handles::{Handle, OpenFile};
@@ -317,16 +318,8 @@ impl Filesystem for Recorder {
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         let root = self.inodes.require(ROOT);
-        answer!(reply, root.and_then(|root| rustix::fs::fstatvfs(root.place()?)), facts => reply.statfs(
-            facts.f_blocks,
-            facts.f_bfree,
-            facts.f_bavail,
-            facts.f_files,
-            facts.f_ffree,
-            facts.f_bsize as u32,
-            facts.f_namemax as u32,
-            facts.f_frsize as u32,
-        ))
+        let found = root.and_then(|root| rustix::fs::fstatvfs(root.place()?));
+        answer!(reply, found, facts => answer_statfs(reply, &facts))
     }
 
     fn setxattr(
@@ -374,6 +367,21 @@ impl Filesystem for Recorder {
         let how = (mode, caller(request));
         let done = handle.and_then(|handle| self.do_fallocate(&handle, offset, length, how));
         answer!(reply, done, () => reply.ok())
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        command: u32,
+        data: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        let noted = self.note_sync(ino.0, command, data);
+        answer!(reply, noted, () => reply.ioctl(0, &[]))
     }
 
     fn lseek(

@@ -51,6 +51,7 @@ use std::sync::Arc;
 use clap::Parser;
 use diskproof_rights::CapabilitySet;
 use diskproof_session::Signals;
+use diskproof_wire::crash_log::ACK_NAME;
 use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::process::{geteuid, set_parent_process_death_signal, Signal};
 
@@ -261,8 +262,8 @@ fn check_places(options: &Options) -> io::Result<(OwnedFd, PathBuf)> {
     if !open.metadata()?.is_dir() {
         return Err(io::Error::other(format!("{} is no directory", backing.display())));
     }
-    if backing.join(acks::ACK_NAME).symlink_metadata().is_ok() {
-        return Err(io::Error::other(format!("the backing holds a {}", acks::ACK_NAME)));
+    if backing.join(ACK_NAME).symlink_metadata().is_ok() {
+        return Err(io::Error::other(format!("the backing holds a {}", ACK_NAME)));
     }
     Ok((open.into(), mountpoint))
 }

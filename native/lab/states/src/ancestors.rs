@@ -28,6 +28,7 @@ pub fn find_new_directories(trace: &Trace) -> HashMap<u64, Above> {
             What::Flush { .. } if named_ns <= event.begin_ns => {
                 found.insert(sequence, tree.new_above(event.file));
             }
+            What::Sync if named_ns <= event.begin_ns => tree.commit(),
             _ => {}
         }
     }
@@ -69,6 +70,11 @@ impl<'t> Tree<'t> {
                 }
             }
         }
+    }
+
+    /// What is there now is new no more.
+    fn commit(&mut self) {
+        self.old.extend(self.made.drain().map(|(file, _)| file));
     }
 
     /// Of something new; nothing of what was there before.

@@ -59,6 +59,33 @@ impl Tear {
         Tear { sectors: candidate.parts(true, |_| true), reach: Reach::Before }
     }
 
+    /// As long as a file that ends with a sector which is there.
+    pub fn reach_of_last(&self) -> Reach {
+        let count = self.sectors.len();
+        let wanted = match self.reach {
+            Reach::Before => 0,
+            Reach::Until(sectors) => count.min(sectors as usize),
+            Reach::Whole => count,
+        };
+        match self.sectors[..wanted].iter().rposition(|&there| there) {
+            None => Reach::Before,
+            Some(last) if last + 1 == count => Reach::Whole,
+            Some(last) => Reach::Until(last as u64 + 1),
+        }
+    }
+
+    /// Blocks from the front on, and the size that they make.
+    pub fn front(&self) -> Presence {
+        let count = self.sectors.len();
+        let end = self.sectors.iter().position(|&there| !there).unwrap_or(count);
+        let sectors = (0..count).map(|at| at < end).collect();
+        match end {
+            0 => Presence::Missing,
+            all if all == count => Presence::Present,
+            _ => Presence::Torn(Tear { sectors, reach: Reach::Until(end as u64) }),
+        }
+    }
+
     /// Clusters from the front, or all but those.
     pub fn clusters(candidate: &Candidate, count: u64, is_front: bool) -> Tear {
         let sectors = candidate.parts(true, |number| (number < count) == is_front);

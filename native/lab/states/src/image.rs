@@ -283,7 +283,7 @@ impl<'s> Image<'s> {
     }
 
     /// From now on the file has the name that a rename gave it, or is as long as a truncation has
-    /// made it.
+    /// made it, or has of a write what was not made in place.
     fn settle_half(&mut self, sequence: u64) {
         let Some(change) = self.store.trace.change(sequence) else { return };
         let edges = self.parts(change);
@@ -291,6 +291,9 @@ impl<'s> Image<'s> {
             let is_whole = match (change, &key) {
                 (Change::Names { sets, .. }, Key::Name(place)) => {
                     sets.iter().any(|(name, file)| file.is_some() && name == place)
+                }
+                (Change::Write { .. }, Key::Data(_, start)) => {
+                    !self.in_place(sequence).any(|sectors| sectors.contains(start))
                 }
                 (_, Key::Data(_, start)) => edges.index(*start).is_none(),
                 _ => true,
@@ -301,11 +304,11 @@ impl<'s> Image<'s> {
         }
     }
 
-    /// Whether somebody could see that the zeros of a truncation that is durable are not there: the
-    /// file may be longer, or more has come to their block.
+    /// Whether somebody could see that the zeros of a durable truncation, or of a range, are not
+    /// there: the file may be longer, or more has come to their block.
     pub fn shows_edges(&self, truncation: u64, keys: &[Key]) -> bool {
         let trace = &self.store.trace;
-        let Some(Change::Truncate { size }) = trace.change(truncation) else { return false };
+        let Some(Change::Truncate { size }) = trace.change(truncation) else { return true };
         let lengths = &self.cells[&Key::Size(trace.event(truncation).file)].versions;
         lengths.iter().any(|version| version.size() > *size)
             || keys.iter().any(|key| self.cells[key].latest().sequence != truncation)

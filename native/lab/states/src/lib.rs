@@ -22,6 +22,7 @@ pub mod failure;
 pub mod fault;
 pub mod found;
 pub mod image;
+mod in_place;
 pub mod judge;
 pub mod minimise;
 pub mod mounting;

@@ -16,6 +16,7 @@ pub fn forget_new_files(trace: &mut Trace) {
     for event in &mut trace.events {
         match &mut event.what {
             What::Flush { part: None, .. } => seen.flush(event.file),
+            What::Sync => seen.commit(),
             What::Change(Change::Names { sets, after, .. }) => {
                 let forgotten = seen.name(event.file, sets);
                 let is_link = matches!(sets[..], [(_, Some(_))]);
@@ -87,6 +88,11 @@ impl Seen {
             }
         }
         self.known.extend(done);
+    }
+
+    /// All that has a name.
+    fn commit(&mut self) {
+        self.known.extend(self.above.keys());
     }
 
     /// The files whose changes it need not come after.

@@ -33,6 +33,7 @@ pub enum Kind {
     Fsync,
     Fdatasync,
     Msync,
+    Sync,
     Acknowledge,
 }
 
@@ -181,6 +182,7 @@ impl<'t> Operations<'t> {
                 let path = String::from_utf8_lossy(text).into_owned();
                 Operation { path, ..bare(Kind::Acknowledge) }
             }
+            What::Sync => Operation { path: self.path(ROOT), ..bare(Kind::Sync) },
             What::Flush { part: Some(part), .. } => {
                 let (offset, bytes) = (Some(part.start), Some(part.end - part.start));
                 Operation { path: self.path(file), offset, bytes, ..bare(Kind::Msync) }

@@ -65,8 +65,8 @@ impl Cuts {
             events.filter(|(event, _)| wanted(&event.what)).map(|(_, sequence)| sequence).collect()
         };
         let acknowledgements = with(|what| matches!(what, What::Acknowledge(_)));
-        let flushes = spread(&with(|what| matches!(what, What::Flush { .. })), EARLY_FLUSHES);
-        let mut all = with(|what| matches!(what, What::Acknowledge(_) | What::Flush { .. }));
+        let flushes = spread(&with(What::is_flush), EARLY_FLUSHES);
+        let mut all = with(|what| what.is_flush() || matches!(what, What::Acknowledge(_)));
         let changes = with(|what| matches!(what, What::Change(_)));
         let mut random = Random::new(&[seed, 0x6375_7473]);
         if !changes.is_empty() {

@@ -1,11 +1,13 @@
 //! Which changes a power cut leaves only together, by the rules of a file system.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use crate::ancestors::{find_new_directories, Above};
 use crate::choice::{Candidate, Presence, Reach, Tear};
 use crate::copied::Copied;
 use crate::cut_blocks::CutBlocks;
+use crate::in_place::InPlace;
 use crate::rules::Rules;
 use crate::trace::{Change, Place, Trace, What};
 use crate::tree_log;
@@ -31,6 +33,7 @@ pub struct Journal {
     /// By record: a write that made its file longer than all before it had.
     grows: Vec<bool>,
     cut_blocks: CutBlocks,
+    in_place: InPlace,
 }
 
 impl Journal {
@@ -53,6 +56,10 @@ impl Journal {
             journaled: Vec::new(),
             grows: Vec::new(),
             cut_blocks: CutBlocks::default(),
+            in_place: match rules.sync_may_not_flush {
+                true => InPlace::find(trace),
+                false => InPlace::default(),
+            },
         }
     }
 
@@ -122,6 +129,11 @@ impl Journal {
     /// the zeros of.
     pub fn without_zeros(&self, trace: &Trace, flushed: &[u64]) -> Vec<u64> {
         self.cut_blocks.left(trace, flushed)
+    }
+
+    /// What of a change is not durable with a sync that has it written.
+    pub fn in_place(&self, sequence: u64) -> &[Range<u64>] {
+        self.in_place.of(sequence)
     }
 
     /// Whether fsync of a file makes this name of it durable. btrfs takes it back when another file
@@ -223,33 +235,6 @@ pub fn grow(lengths: &mut HashMap<u64, u64>, file: u64, change: &Change) -> bool
     matches!(change, Change::Write { .. }) && *length > before
 }
 
-/// A file ends with a sector that is there.
-fn as_far_as_there(tear: &Tear) -> Reach {
-    let count = tear.sectors.len();
-    let wanted = match tear.reach {
-        Reach::Before => 0,
-        Reach::Until(sectors) => count.min(sectors as usize),
-        Reach::Whole => count,
-    };
-    match tear.sectors[..wanted].iter().rposition(|&there| there) {
-        None => Reach::Before,
-        Some(last) if last + 1 == count => Reach::Whole,
-        Some(last) => Reach::Until(last as u64 + 1),
-    }
-}
-
-/// What was journaled of a write: blocks from its front on, and the size that they make.
-fn front_of(tear: &Tear) -> Presence {
-    let end = tear.sectors.iter().position(|&there| !there).unwrap_or(tear.sectors.len());
-    let sectors = (0..tear.sectors.len()).map(|at| at < end).collect();
-    let reach = Reach::Until(end as u64);
-    match end {
-        0 => Presence::Missing,
-        all if all == tear.sectors.len() => Presence::Present,
-        _ => Presence::Torn(Tear { sectors, reach }),
-    }
-}
-
 /// A rename to a name that a file had.
 fn is_replacement(sets: &[(Place, Option<u64>)], taken: &HashMap<&Place, (bool, u64)>) -> bool {
     matches!(sets, [(_, None), (name, Some(_))] if taken.get(name).is_some_and(|held| held.0))
@@ -344,10 +329,10 @@ impl Ordered {
         let own = match (&presences[at], &self.copied) {
             (Presence::Torn(tear), Some(copied)) => copied.tear(tear, at, candidate),
             (Presence::Torn(tear), _) if self.rules.journals_data && !candidate.has_edges => {
-                front_of(tear)
+                tear.front()
             }
             (Presence::Torn(tear), _) if self.rules.data_before_size && !candidate.has_edges => {
-                Presence::Torn(Tear { reach: as_far_as_there(tear), ..tear.clone() })
+                Presence::Torn(Tear { reach: tear.reach_of_last(), ..tear.clone() })
             }
             (other, _) => other.clone(),
         };

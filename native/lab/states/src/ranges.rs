@@ -1,12 +1,16 @@
-//! What a file system makes of a file's length when a range within it is allocated, punched or
-//! zeroed.
+//! Ranges that are allocated, punched or zeroed, and what a file system makes of a file's length
+//! then.
 
 use std::collections::HashMap;
 
 use crate::profile::grow;
 use crate::rules::RangesBring;
 use crate::sizes::Sizes;
-use crate::trace::{Change, Trace, What};
+use crate::trace::{Change, Trace, Understood, What};
+
+const PUNCH: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32 | libc::FALLOC_FL_KEEP_SIZE as u32;
+const ZERO: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
+const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
 
 /// The writes that made a file so long may be missing: then it is as long as the range has made it.
 pub fn set_lengths(trace: &mut Trace, brings: RangesBring) {
@@ -34,4 +38,18 @@ pub fn set_lengths(trace: &mut Trace, brings: RangesBring) {
         grow(&mut lengths, event.file, change);
         event.truncation = sizes.take(event.file, sequence, change);
     }
+}
+
+/// What fallocate(2) with this mode asks for; None for what changes nothing that can be read.
+pub fn allocation(mode: u32, offset: u64, length: u64) -> Understood<Option<Change>> {
+    Ok(match mode {
+        0 => Some(Change::Grow { size: offset + length }),
+        KEEP_SIZE => None,
+        PUNCH => Some(Change::Zero { offset, length, size: None }),
+        _ if mode & !KEEP_SIZE == ZERO => {
+            let size = (mode & KEEP_SIZE == 0).then_some(offset + length);
+            Some(Change::Zero { offset, length, size })
+        }
+        _ => return Err("a kind of fallocate that is not understood"),
+    })
 }

@@ -33,6 +33,9 @@ pub struct Rules {
     /// fdatasync does all that fsync does.
     pub datasync_is_sync: bool,
     pub synced_names: SyncedNames,
+    /// sync(2) and syncfs(2) write everything, and have the disk flush only where the log has
+    /// something to write; fsync has it flush in any case.
+    pub sync_may_not_flush: bool,
 }
 
 /// How long a file is by a range within it that was allocated, punched or zeroed.
@@ -82,6 +85,7 @@ pub const EXT4: Rules = Rules {
     has_tree_log: false,
     datasync_is_sync: false,
     synced_names: SyncedNames::All,
+    sync_may_not_flush: false,
 };
 /// A rename's data is in the same order as all else.
 pub const EXT4_JOURNAL: Rules = Rules {
@@ -95,8 +99,12 @@ pub const EXT4_JOURNAL: Rules = Rules {
 /// A rename has nothing allocated.
 pub const EXT4_WRITEBACK: Rules = Rules { rename_brings_size: false, ..EXT4 };
 /// The size is logged when the data has been written.
-pub const XFS: Rules =
-    Rules { ranges_bring: RangesBring::Nothing, data_before_size: true, ..EXT4_WRITEBACK };
+pub const XFS: Rules = Rules {
+    ranges_bring: RangesBring::Nothing,
+    data_before_size: true,
+    sync_may_not_flush: true,
+    ..EXT4_WRITEBACK
+};
 /// fsync logs the one file and new directories above it; all else comes with the next transaction.
 pub const BTRFS: Rules = Rules {
     commits_all: false,

@@ -31,6 +31,8 @@ pub struct Settling<'t> {
     names_of: HashMap<u64, VecDeque<u64>>,
     /// So many journaled changes were brought by checkpoints.
     checkpointed: usize,
+    /// Changes that a sync has brought to the disk and not beyond its cache, by that sync.
+    cached: Vec<(u64, u64)>,
 }
 
 impl<'t> Settling<'t> {
@@ -49,6 +51,7 @@ impl<'t> Settling<'t> {
             names: HashMap::new(),
             names_of: HashMap::new(),
             checkpointed: 0,
+            cached: Vec::new(),
         }
     }
 
@@ -70,8 +73,10 @@ impl<'t> Settling<'t> {
         }
         match &event.what {
             What::Change(Change::Write { synced: true, .. }) => {
+                self.flush_cache(sequence, event.begin_ns);
                 self.settle(sequence, sequence, None)
             }
+            What::Sync => self.sync(sequence, event.begin_ns),
             What::Change(Change::Names { directory, .. }) => {
                 let left = self.journal.and_then(|journal| journal.left_in(sequence));
                 for directory in [*directory].into_iter().chain(left) {
@@ -94,6 +99,7 @@ impl<'t> Settling<'t> {
                 self.flush(sequence, event.file, event.begin_ns, false);
             }
             What::Flush { part: Some(part), .. } => {
+                self.flush_cache(sequence, event.begin_ns);
                 let waiting = self.data.get_mut(&event.file);
                 for covered in take_within(trace, waiting, event.begin_ns, part) {
                     self.settle(covered, sequence, None);
@@ -132,6 +138,7 @@ impl<'t> Settling<'t> {
     }
 
     fn flush(&mut self, by: u64, file: u64, begin_ns: u64, data_only: bool) {
+        self.flush_cache(by, begin_ns);
         let mut covered = take_ended(self.trace, self.data.get_mut(&file), begin_ns);
         self.keep_edges(&mut covered, by, file);
         covered.extend(take_ended(self.trace, self.names.get_mut(&file), begin_ns));
@@ -159,6 +166,47 @@ impl<'t> Settling<'t> {
         for sequence in covered {
             self.settle(sequence, by, Some(file));
         }
+    }
+
+    /// Of all that is recorded.
+    fn sync(&mut self, by: u64, begin_ns: u64) {
+        let mut covered = Vec::new();
+        let files: Vec<u64> = self.data.keys().copied().collect();
+        for file in files {
+            let mut data = take_ended(self.trace, self.data.get_mut(&file), begin_ns);
+            self.keep_edges(&mut data, by, file);
+            covered.extend(data);
+        }
+        let others = self.names.values_mut().chain(self.names_of.values_mut());
+        let others = others.chain(self.attributes.values_mut()).chain([&mut self.logged_next]);
+        covered.extend(others.flat_map(|waiting| take_ended(self.trace, Some(waiting), begin_ns)));
+        covered.sort_unstable();
+        covered.dedup();
+        if self.names.values().all(VecDeque::is_empty) {
+            self.dentries = Dentries::default();
+        }
+        let (trace, journal) = (self.trace, self.journal);
+        let in_place = |one: &u64| journal.map_or(&[][..], |journal| journal.in_place(*one));
+        // What the log has written since has flushed what an earlier sync had left.
+        if covered.iter().any(|one| !is_all_within(trace, *one, in_place(one))) {
+            self.flush_cache(by, begin_ns);
+        }
+        let (left, durable): (Vec<u64>, _) =
+            covered.into_iter().partition(|one| !in_place(one).is_empty());
+        durable.into_iter().for_each(|sequence| self.settle(sequence, by, None));
+        for sequence in left {
+            self.halved.entry(sequence).or_insert(by);
+            self.cached.push((sequence, by));
+        }
+    }
+
+    /// The disk flushes: all that syncs have brought there is durable.
+    fn flush_cache(&mut self, by: u64, begin_ns: u64) {
+        let trace = self.trace;
+        let ended = |one: &(u64, u64)| trace.event(one.1).end_ns <= begin_ns;
+        let (flushed, left) = self.cached.drain(..).partition::<Vec<_>, _>(ended);
+        self.cached = left;
+        flushed.into_iter().for_each(|(sequence, _)| self.settle(sequence, by, None));
     }
 
     /// Of truncations whose zeros are not written the rest is durable; they wait for a later flush.
@@ -204,6 +252,12 @@ impl<'t> Settling<'t> {
         }
         self.settled_by[by as usize - 1][first..].sort_unstable();
     }
+}
+
+/// Whether a change is nothing but a write to these bytes.
+fn is_all_within(trace: &Trace, sequence: u64, bytes: &[Range<u64>]) -> bool {
+    let within: u64 = bytes.iter().map(|range| range.end - range.start).sum();
+    matches!(trace.change(sequence), Some(Change::Write { length, .. }) if *length == within)
 }
 
 /// Records stand in the order of their ends, so those that ended by then are in front.

@@ -15,6 +15,7 @@ use diskproof_wire::crash_log::{
 use crate::content::sector_hash;
 use crate::failure::{During, Failure, Result};
 use crate::operation::Caller;
+use crate::ranges::allocation;
 use crate::sizes::Sizes;
 use crate::source_place::Callers;
 
@@ -30,12 +31,8 @@ const DATA_AT: u64 = FRAME_LENGTH as u64 + 8;
 /// Bytes that a crash leaves whole; fewer than 512 are a shorn sector.
 const SECTORS: std::ops::RangeInclusive<u64> = 64..=65536;
 
-const PUNCH: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32 | libc::FALLOC_FL_KEEP_SIZE as u32;
-const ZERO: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
-const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
-
 /// Err says why not.
-type Understood<T> = std::result::Result<T, &'static str>;
+pub type Understood<T> = std::result::Result<T, &'static str>;
 /// A name in a directory.
 pub type Place = (u64, Arc<[u8]>);
 
@@ -90,8 +87,16 @@ pub enum What {
         data_only: bool,
         part: Option<Range<u64>>,
     },
+    /// Of all that is recorded.
+    Sync,
     Acknowledge(Box<[u8]>),
     Remark,
+}
+
+impl What {
+    pub fn is_flush(&self) -> bool {
+        matches!(self, What::Flush { .. } | What::Sync)
+    }
 }
 
 #[derive(Debug)]
@@ -242,6 +247,7 @@ impl Loading {
             Operation::Fsync { flags } => {
                 What::Flush { data_only: flags.contains(Flags::DATA_ONLY), part: None }
             }
+            Operation::Sync => What::Sync,
             Operation::Msync { offset, length } => {
                 let end = offset.checked_add(*length).ok_or("an offset that no file has")?;
                 What::Flush { data_only: true, part: Some(*offset..end) }
@@ -374,19 +380,6 @@ fn place(parent: u64, name: &[u8]) -> Place {
 
 fn check_size(bytes: u64) -> Understood<u64> {
     (bytes <= MAX_SIZE).then_some(bytes).ok_or("an offset that no file has")
-}
-
-fn allocation(mode: u32, offset: u64, length: u64) -> Understood<Option<Change>> {
-    Ok(match mode {
-        0 => Some(Change::Grow { size: offset + length }),
-        KEEP_SIZE => None,
-        PUNCH => Some(Change::Zero { offset, length, size: None }),
-        _ if mode & !KEEP_SIZE == ZERO => {
-            let size = (mode & KEEP_SIZE == 0).then_some(offset + length);
-            Some(Change::Zero { offset, length, size })
-        }
-        _ => return Err("a kind of fallocate that is not understood"),
-    })
 }
 
 /// The hash of each whole sector that a write covers.

@@ -33,11 +33,16 @@ impl Logged {
 }
 
 pub fn find(trace: &Trace) -> Names {
-    let mut log = Log { changed: HashSet::new(), named: HashMap::new(), logged: HashMap::new() };
+    let (mut log, mut changed_ns) = (Log::default(), 0);
     let mut found = Names::default();
     for (event, sequence) in trace.events.iter().zip(1..) {
+        if matches!(event.what, What::Change(_)) {
+            changed_ns = event.end_ns;
+        }
         match &event.what {
             What::Flush { part: None, .. } => log.flush(event.file, sequence),
+            // What went on beside it may be in the next one.
+            What::Sync if changed_ns <= event.begin_ns => log = Log::default(),
             What::Change(Change::Names { sets, .. }) => {
                 let taken = sets.iter().filter(|(_, holder)| holder.is_none());
                 let sources = taken.map(|((directory, _), _)| *directory);
@@ -63,6 +68,7 @@ pub fn is_directory(trace: &Trace, file: u64) -> bool {
     trace.nodes.get(&file).is_some_and(|node| node.mode & libc::S_IFMT == libc::S_IFDIR)
 }
 
+#[derive(Default)]
 struct Log {
     changed: HashSet<u64>,
     /// By directory: what was given a name in it.

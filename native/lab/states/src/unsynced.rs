@@ -60,7 +60,7 @@ pub fn unsynced(log: &Path, live: bool) -> Result<Unsynced> {
         let event = trace.event(named.sequence);
         match &event.what {
             What::Acknowledge(_) => promises += 1,
-            What::Flush { .. } => flushes += 1,
+            What::Flush { .. } | What::Sync => flushes += 1,
             What::Change(change) => {
                 let until = Some(settled[named.sequence as usize - 1]);
                 let until = until.filter(|&record| record <= trace.last());

@@ -15,7 +15,6 @@ use diskproof_words::{plain_reason, typed};
 use files::Files;
 use options::Options;
 use pace::{Pace, Step};
-use rustix::process::Signal;
 use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
@@ -89,7 +88,7 @@ impl Kernel {
                     self.before(step)?;
                 }
                 Received::Woken => {
-                    if let Some(ended) = find_end(child, signals)? {
+                    if let Some(ended) = child.attend(signals)? {
                         return Ok(ended);
                     }
                 }
@@ -107,18 +106,4 @@ impl Kernel {
         }
         Ok(())
     }
-}
-
-/// Passes signals on; the command's end, if that was the signal.
-fn find_end(child: &Child, signals: &Signals) -> io::Result<Option<Ended>> {
-    while let Some(arrived) = signals.read() {
-        if arrived.signal == Signal::CHILD {
-            if let Some(ended) = child.try_wait()? {
-                return Ok(Some(ended));
-            }
-        } else {
-            child.signal(arrived.signal)?;
-        }
-    }
-    Ok(None)
 }

@@ -3,8 +3,10 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use diskproof_session::Signals;
+use rustix::event::{poll, PollFd, PollFlags};
 use rustix::net::{recv, RecvFlags};
-use rustix::process::{kill_process, waitpid, Pid, Signal, WaitOptions, WaitStatus};
+use rustix::process::{getpid, kill_process, waitpid, Pid, Signal, WaitOptions, WaitStatus};
 
 /// A started command. Dropped, it goes on running.
 pub struct Child {
@@ -51,6 +53,40 @@ impl Child {
     pub fn try_wait(&self) -> io::Result<Option<Ended>> {
         let status = rustix::io::retry_on_intr(|| waitpid(Some(self.pid), WaitOptions::NOHANG))?;
         Ok(status.map(|(_, status)| self.ended(status)))
+    }
+
+    /// Passes on what has arrived and the terminal has not told it itself; stops with it. Its end,
+    /// if that was told.
+    ///
+    /// # Errors
+    /// As [`Child::wait`].
+    pub fn attend(&self, signals: &Signals) -> io::Result<Option<Ended>> {
+        while let Some(arrived) = signals.read() {
+            if arrived.signal == Signal::CHILD {
+                if let Some(ended) = self.try_wait()? {
+                    return Ok(Some(ended));
+                }
+            } else if !arrived.from_terminal {
+                let _ = self.signal(arrived.signal); // a set-user-ID program's refusal is its own
+            }
+            if arrived.signal == Signal::TSTP {
+                let _ = kill_process(getpid(), Signal::STOP);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same until its end.
+    ///
+    /// # Errors
+    /// As [`Child::wait`].
+    pub fn attend_to_end(&self, signals: &Signals) -> io::Result<Ended> {
+        loop {
+            if let Some(ended) = self.attend(signals)? {
+                return Ok(ended);
+            }
+            rustix::io::retry_on_intr(|| poll(&mut [PollFd::new(signals, PollFlags::IN)], None))?;
+        }
     }
 
     /// What a status from a wait of your own means.

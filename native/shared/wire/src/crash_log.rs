@@ -29,3 +29,8 @@ pub const MAX_CALLER_NAME: usize = 64;
 pub const MAX_FRAMES: usize = 32;
 /// The file id of the recorded directory itself.
 pub const ROOT: u64 = 1;
+/// In the root of every mount, and in no backing: each line written to it is an acknowledgement.
+pub const ACK_NAME: &str = ".diskproof-ack";
+/// ioctl(2) of that file: who has this thread number has called sync(2) or syncfs(2), of which a
+/// FUSE file system is not told. `_IOW('d', 25, u32)`.
+pub const NOTE_SYNC: u32 = 0x4004_6419;

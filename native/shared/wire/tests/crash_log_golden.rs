@@ -87,6 +87,7 @@ fn kind_name(kind: u8) -> &'static str {
         "stack",
         "module",
         "line",
+        "sync",
     ][usize::from(kind) - 1]
 }
 
@@ -138,7 +139,7 @@ fn render_fields(operation: &Operation<'_>) -> Value {
         Operation::Fallocate { mode, offset, length } => {
             json!({"mode": mode, "offset": offset, "length": length})
         }
-        Operation::Fsync { .. } => json!({}),
+        Operation::Fsync { .. } | Operation::Sync => json!({}),
         Operation::Msync { offset, length } => json!({"offset": offset, "length": length}),
         Operation::Setattr { mode, uid, gid } => json!({"mode": mode, "uid": uid, "gid": gid}),
         Operation::Setxattr { name, value } => {

@@ -54,7 +54,7 @@ fn confine(options: &Options) -> Result<u8, String> {
     let group = cgroup::Group::make(options.memory)?;
     let child = group.start_inside(|| start_plain(&command));
     let ended = match child {
-        Ok(Ok(child)) => session::wait(&child, &signals).map_err(|error| error.to_string()),
+        Ok(Ok(child)) => child.attend_to_end(&signals).map_err(|error| error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(error) => Err(error),
     };

@@ -9,7 +9,6 @@ use diskproof_supervise::{
     block_signals, start, Answer, Child, Command, Ended, Listener, Notification,
 };
 use diskproof_supervise::{Received, Signals, StartError};
-use rustix::process::Signal;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
@@ -51,7 +50,7 @@ impl Session {
     pub fn run(&mut self) -> io::Result<Ended> {
         let mut ended = None;
         self.attend(|session| {
-            ended = session.child_ended()?;
+            ended = session.child.attend(&session.signals)?;
             Ok(ended.is_some())
         })?;
         ended.map_or_else(|| self.child.wait(), Ok)
@@ -128,10 +127,6 @@ impl Session {
     }
 
     /// Passes signals on; the command's end, if that was the signal.
-    fn child_ended(&self) -> io::Result<Option<Ended>> {
-        child_ended(&self.child, &self.signals)
-    }
-
     pub fn drop_clean(&self) {
         drop_clean(&self.files);
     }
@@ -146,33 +141,6 @@ impl Session {
 
     pub fn report(&self) -> Report {
         make_report(&self.files, &self.totals, self.registry.unseen())
-    }
-}
-
-fn child_ended(child: &Child, signals: &Signals) -> io::Result<Option<Ended>> {
-    while let Some(arrived) = signals.read() {
-        if arrived.signal == Signal::CHILD {
-            if let Some(ended) = child.try_wait()? {
-                return Ok(Some(ended));
-            }
-        } else if !arrived.from_terminal {
-            let _ = child.signal(arrived.signal);
-        }
-        if arrived.signal == Signal::TSTP {
-            let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
-        }
-    }
-    Ok(None)
-}
-
-/// The end of a command without a listener; signals are passed on.
-pub fn wait(child: &Child, signals: &Signals) -> io::Result<Ended> {
-    use rustix::event::{poll, PollFd, PollFlags};
-    loop {
-        if let Some(ended) = child_ended(child, signals)? {
-            return Ok(ended);
-        }
-        rustix::io::retry_on_intr(|| poll(&mut [PollFd::new(signals, PollFlags::IN)], None))?;
     }
 }
 

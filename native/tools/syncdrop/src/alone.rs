@@ -1,15 +1,11 @@
 //! Without a filter: the command with the library, and nobody between.
 
 use std::ffi::OsString;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 
-use diskproof_supervise::{start_plain, Child, Command, Signals};
-use rustix::event::{poll, PollFd, PollFlags};
-use rustix::process::Signal;
+use diskproof_supervise::{start_plain, Command, Signals};
 
 use crate::environment::{find_library, preload, LIBRARY};
-use crate::filtered::stop_ourselves;
 use crate::options::Options;
 use crate::page::VARIABLE;
 use crate::replies::CommandEnd;
@@ -30,24 +26,7 @@ pub fn run(options: &Options, shared: &Shared, signals: &Signals) -> Result<Comm
     command.set_variable(VARIABLE, OsString::from(page));
     command.unblock(signals);
     command.end_with_us();
-    Ok(wait(&start_plain(&command)?, signals)?)
-}
-
-fn wait(child: &Child, signals: &Signals) -> io::Result<CommandEnd> {
-    loop {
-        if let Some(ended) = child.try_wait()? {
-            let errno = ended.exec_error.and_then(|error| error.raw_os_error()).unwrap_or(0);
-            return Ok(CommandEnd { code: ended.code.into(), errno, running: 0 });
-        }
-        let fd = signals.as_fd();
-        let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], None);
-        while let Some(arrived) = signals.read() {
-            if arrived.signal != Signal::CHILD && !arrived.from_terminal {
-                child.signal(arrived.signal)?;
-            }
-            if arrived.signal == Signal::TSTP {
-                stop_ourselves();
-            }
-        }
-    }
+    let ended = start_plain(&command)?.attend_to_end(signals)?;
+    let errno = ended.exec_error.and_then(|error| error.raw_os_error()).unwrap_or(0);
+    Ok(CommandEnd { code: ended.code.into(), errno, running: 0 })
 }

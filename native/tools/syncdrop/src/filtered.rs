@@ -104,6 +104,6 @@ fn receive_reply(server: &OwnedFd, signals: &Signals) -> io::Result<Option<Reply
 }
 
 /// As the command does that was told to: the shell sees the job stopped.
-pub fn stop_ourselves() {
+fn stop_ourselves() {
     let _ = kill_process(getpid(), Signal::STOP);
 }

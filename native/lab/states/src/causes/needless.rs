@@ -14,7 +14,6 @@ use crate::explore::Worker;
 use crate::failure::Result;
 use crate::fault::{Durability, Edits};
 use crate::plan::Cuts;
-use crate::trace::What;
 
 /// Cuts that are looked at while changes wait for a flush that was dropped.
 const CUTS: usize = 96;
@@ -38,7 +37,7 @@ pub enum Need {
 pub fn judge_flushes(search: &Search<'_, '_>) -> Result<Vec<(u64, Need)>> {
     let trace = &search.exploration.store.trace;
     let events = trace.events.iter().zip(1..);
-    let flushes = events.filter(|(event, _)| matches!(event.what, What::Flush { .. }));
+    let flushes = events.filter(|(event, _)| event.what.is_flush());
     let flushes: Vec<u64> = flushes.map(|(_, record)| record).collect();
     let needs = alone(search, &flushes)?;
     let mut found: Vec<(u64, Need)> = flushes.into_iter().zip(needs).collect();

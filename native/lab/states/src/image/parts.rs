@@ -81,6 +81,13 @@ impl Image<'_> {
         parts
     }
 
+    /// The sectors of a write that a sync may leave in the disk's cache.
+    pub(super) fn in_place(&self, sequence: u64) -> impl Iterator<Item = Range<u64>> + '_ {
+        let sector = self.store.trace.sector;
+        let bytes = self.journal().map_or(&[][..], |journal| journal.in_place(sequence));
+        bytes.iter().map(move |one| one.start / sector..one.end.div_ceil(sector))
+    }
+
     /// Which of the parts that can be torn from each other a sector is of; None: it goes with the
     /// size.
     pub fn torn_index(&self, change: &Change, number: u64) -> Option<usize> {

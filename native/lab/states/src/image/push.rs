@@ -16,6 +16,10 @@ impl Image<'_> {
         match change {
             Change::Write { offset, length, at, .. } => {
                 self.push_write(sequence, file, (*offset, *length), *at)?;
+                for sectors in self.in_place(sequence).collect::<Vec<_>>() {
+                    self.split(file, sectors.start)?;
+                    self.split(file, sectors.end)?;
+                }
                 self.push_growth(sequence, file, offset + length);
             }
             Change::Truncate { size } => {

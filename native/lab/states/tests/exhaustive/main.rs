@@ -85,7 +85,8 @@ fn random_log(seed: u64, (sector, discards, most_bits): Atoms) -> (Recording, Mo
     let (start, mut acts) = (recording.now, Vec::<Timed>::new());
     for _ in 0..3 + random.below(8) {
         let Some(act) = world.act(&mut random) else { continue };
-        let overlaps = random.chance(20) && matches!(act, Act::Write { .. } | Act::Flush { .. });
+        let may_overlap = matches!(act, Act::Write { .. } | Act::Flush { .. } | Act::Sync);
+        let overlaps = random.chance(20) && may_overlap;
         let earlier = acts.len().checked_sub(1 + random.below(2) as usize);
         let begin = match earlier.filter(|_| overlaps) {
             Some(at) => acts[at].end.max(2),

@@ -107,11 +107,14 @@ impl Model {
         for &at in known {
             let synced = matches!(self.acts[at].act, Act::Write { synced: true, .. });
             let flushed = (0..cut).any(|flush| {
-                let Act::Flush { file, data_only, .. } = self.acts[flush].act else { return false };
-                let covers = match self.acts[at].act {
-                    _ if self.is_name(at) => file == self.directory(at),
-                    Act::Mode { file: own, .. } => file == own && !data_only,
-                    _ => file == self.file(at),
+                let covers = match (&self.acts[flush].act, &self.acts[at].act) {
+                    (Act::Sync, _) => true,
+                    (Act::Flush { file, .. }, _) if self.is_name(at) => *file == self.directory(at),
+                    (Act::Flush { file, data_only, .. }, Act::Mode { file: own, .. }) => {
+                        file == own && !data_only
+                    }
+                    (Act::Flush { file, .. }, _) => *file == self.file(at),
+                    _ => false,
                 };
                 covers && self.acts[at].end <= self.acts[flush].begin
             });
@@ -169,7 +172,7 @@ impl Model {
     pub fn states(&self, cut: usize) -> Option<BTreeSet<Seen>> {
         let moment = cut.checked_sub(1).map_or(self.start, |last| self.acts[last].end);
         let known: Vec<usize> = (0..self.acts.len())
-            .filter(|&at| !matches!(self.acts[at].act, Act::Flush { .. }))
+            .filter(|&at| !matches!(self.acts[at].act, Act::Flush { .. } | Act::Sync))
             .filter(|&at| at < cut || self.acts[at].begin <= moment)
             .collect();
         let durable = self.durable(&known, cut);

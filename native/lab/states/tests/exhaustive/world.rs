@@ -62,6 +62,7 @@ pub enum Act {
         data_only: bool,
         directory: bool,
     },
+    Sync,
 }
 
 #[derive(Clone, Debug)]
@@ -188,7 +189,7 @@ impl World {
             0 => random.below(4 * sector),
             _ => random.below(4) * sector,
         };
-        Some(match random.below(15) {
+        Some(match random.below(16) {
             0..=2 => {
                 let length = World::pick(random, &[sector, 100, sector, 2 * sector]);
                 let (synced, fill) = (random.chance(15), 1 + random.below(250) as u8);
@@ -204,6 +205,7 @@ impl World {
             11 => return self.rename(random),
             12 => Act::Punch { file, offset: edge(random), length: 1 + random.below(2 * sector) },
             13 => Act::Flush { file, data_only: random.chance(40), directory: false },
+            14 => Act::Sync,
             _ => {
                 let directories: Vec<u64> = self.directories.iter().copied().collect();
                 let file = World::pick(random, &directories);
@@ -253,5 +255,6 @@ pub fn operation(act: &Act) -> (u64, Operation<'static>) {
             let flags = if *data_only { kind.with(Flags::DATA_ONLY) } else { kind };
             (*file, Operation::Fsync { flags })
         }
+        Act::Sync => (0, Operation::Sync),
     }
 }

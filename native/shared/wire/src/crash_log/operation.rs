@@ -112,6 +112,8 @@ pub enum Operation<'a> {
         offset: u64,
         length: u64,
     },
+    /// sync(2) or syncfs(2): all that is recorded is flushed.
+    Sync,
     /// Absent values were left alone.
     Setattr {
         mode: Option<u32>,
@@ -202,6 +204,7 @@ impl Operation<'_> {
             Operation::Stack { .. } => 22,
             Operation::Module { .. } => 23,
             Operation::Line { .. } => 24,
+            Operation::Sync => 25,
         }
     }
 
@@ -233,7 +236,7 @@ impl Operation<'_> {
             Operation::Fallocate { mode, offset, length } => {
                 (front.u32(*mode).u64(*offset).u64(*length), &[])
             }
-            Operation::Fsync { .. } => (front, &[]),
+            Operation::Fsync { .. } | Operation::Sync => (front, &[]),
             Operation::Msync { offset, length } => (front.u64(*offset).u64(*length), &[]),
             Operation::Setattr { mode, uid, gid } => (setattr_front([*mode, *uid, *gid]), &[]),
             Operation::Setxattr { name, value } => (front.name(name), value),
@@ -293,6 +296,7 @@ pub(super) fn decode(kind: u8, flags: Flags, payload: &[u8]) -> Option<Operation
         19 => Operation::Note { text: fields.rest() },
         20 => Operation::End { text: fields.rest() },
         21..=24 => decode_caller(kind, &mut fields)?,
+        25 => Operation::Sync,
         _ => return None,
     };
     (fields.0.is_empty() && operation.flags() == flags).then_some(operation)

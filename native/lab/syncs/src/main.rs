@@ -1,0 +1,96 @@
+//! `diskproof-syncs`: a command in a recorded folder, whose recorder hears of sync(2) and
+//! syncfs(2).
+
+mod options;
+mod recorded;
+
+use clap::Parser;
+use diskproof_supervise::calls::{SYNC, SYNCFS};
+use diskproof_supervise::filter::Instruction;
+use diskproof_supervise::{
+    block_signals, build_filter, start, start_plain, Action, Answer, Child, Command, Ended,
+    Listener, Notification, Received, Rule, Signals, StartError,
+};
+use diskproof_words::{plain_reason, typed};
+use options::Options;
+use recorded::Recorded;
+use std::io;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+
+/// As env(1) and its like have it for what is not the command's.
+const OURS: u8 = 125;
+
+fn main() -> ExitCode {
+    let options = typed("crash", Options::try_parse());
+    match run(&options) {
+        Ok(ended) => {
+            if let Some(error) = &ended.exec_error {
+                let program = options.command[0].to_string_lossy();
+                eprintln!("diskproof-syncs: {program} cannot be run: {}", plain_reason(error));
+            }
+            ExitCode::from(ended.code)
+        }
+        Err(why) => {
+            eprintln!("diskproof-syncs: {why}");
+            ExitCode::from(OURS)
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<Ended, String> {
+    let plain = |error: io::Error| plain_reason(&error);
+    let recorded = Recorded::open(&options.folder)
+        .map_err(|error| format!("{}: {}", options.folder.display(), plain_reason(&error)))?;
+    let signals = block_signals().map_err(plain)?;
+    let refused = |error: StartError| format!("the command was not run: {error}");
+    let mut command = Command::new(&options.command).map_err(refused)?;
+    command.unblock(&signals);
+    match start(&command, &filter()) {
+        Ok((child, listener)) => attend(recorded, &child, &listener, &signals).map_err(plain),
+        Err(error @ StartError::Forbidden(_)) => {
+            eprintln!(
+                "diskproof-syncs: sync(2) and syncfs(2) of the command count for nothing: {error}"
+            );
+            let child = start_plain(&command).map_err(refused)?;
+            child.attend_to_end(&signals).map_err(plain)
+        }
+        Err(error) => Err(refused(error)),
+    }
+}
+
+fn filter() -> Vec<Instruction> {
+    build_filter(&[SYNC, SYNCFS].map(|call| Rule::always(call, Action::Notify)))
+}
+
+/// Until the command has ended.
+fn attend(
+    mut recorded: Recorded,
+    child: &Child,
+    listener: &Listener,
+    signals: &Signals,
+) -> io::Result<Ended> {
+    loop {
+        match listener.receive(Some(signals.as_fd()), None)? {
+            Received::Call(call) => {
+                if is_ours(&mut recorded, &call) {
+                    recorded.note_sync(call.thread);
+                }
+                listener.answer(call.id, Answer::Continue);
+            }
+            Received::Woken => {
+                if let Some(ended) = child.attend(signals)? {
+                    return Ok(ended);
+                }
+            }
+            Received::Nobody => return child.wait(),
+            Received::Timeout => {}
+        }
+    }
+}
+
+/// sync(2) is of all file systems.
+fn is_ours(recorded: &mut Recorded, call: &Notification) -> bool {
+    let descriptor = call.arguments[0] as i32;
+    call.is(&SYNC) || recorded.holds(call.thread, descriptor)
+}

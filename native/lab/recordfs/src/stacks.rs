@@ -9,9 +9,12 @@ mod address_space;
 mod call;
 mod debug_file;
 mod elf;
+mod exports;
 mod maps;
 mod perf_map;
+mod python;
 mod rules;
+mod sources;
 pub mod symbols;
 
 use std::collections::{HashMap, HashSet};
@@ -25,12 +28,15 @@ use rustix::io::Errno;
 
 use self::address_space::{AddressSpace, Found, Stack};
 use self::rules::{Base, Rules, Unwind};
+use self::sources::Sources;
+use self::symbols::Source;
 
 /// Processes whose address spaces are kept; with more all of them are looked at anew.
 const MOST_SPACES: usize = 128;
 /// Modules that a log names, and addresses whose source is looked for.
 const MOST_MODULES: usize = 1024;
 const MOST_ADDRESSES: usize = 1 << 14;
+const MOST_PATH: usize = 4096;
 /// How far up from its pointer a stack is read.
 const MOST_STACK: u64 = 1 << 20;
 
@@ -68,6 +74,15 @@ impl Call {
     }
 }
 
+/// A thread that asks.
+#[derive(Clone, Copy)]
+pub struct Asking {
+    pub process: u32,
+    pub thread: u32,
+    /// The thread's number of itself, where its namespace has another one.
+    pub own: u32,
+}
+
 /// A module as the log names it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Module {
@@ -82,6 +97,8 @@ pub struct Stacks {
     /// Their numbers in the log.
     modules: HashMap<Module, u32>,
     addresses: HashSet<Address>,
+    /// What needs not be looked up, since its process said it.
+    sources: Sources,
     /// What modules with a build id say of their frames; who has the same runs the same file.
     rules: HashMap<Module, Arc<Rules>>,
     /// The mount's own device: reading a file there would ask us.
@@ -96,7 +113,7 @@ impl Stacks {
     /// The frames of a thread that waits, the innermost first; none when they cannot be told.
     pub fn take(
         &mut self,
-        (process, thread): (u32, u32),
+        Asking { process, thread, own }: Asking,
         syscall: &File,
         call: Call,
         tell: Tell<'_>,
@@ -112,19 +129,26 @@ impl Stacks {
             Some((space.read_stack(at.stack, MOST_STACK)?, space))
         };
         let Some((mut stack, mut space)) = known.or_else(opened) else { return Vec::new() };
-        let frames = self.walk(&mut space, &mut stack, at, tell);
+        let mut frames = self.walk(&mut space, &mut stack, at, tell);
         if self.spaces.len() >= MOST_SPACES {
             self.spaces.clear();
         }
-        self.spaces.insert(process, space);
         if self.addresses.len() < MOST_ADDRESSES {
             self.addresses.extend(&frames);
         }
+        let of_script = space.python(self.own_device).map(|python| python.frames(&space, own));
+        let of_script = of_script.into_iter().flatten();
+        let of_script: Vec<_> =
+            of_script.map_while(|source| self.script_address(source, tell)).collect();
+        frames.splice(..0, of_script);
+        frames.truncate(MAX_FRAMES);
+        self.spaces.insert(process, space);
         frames
     }
 
     /// Tells the source of all addresses, as far as it is found in a few seconds.
     pub fn tell_lines(&mut self, mut tell: impl FnMut(&Operation<'_>)) -> io::Result<()> {
+        self.sources.tell(&mut tell);
         let mut modules: Vec<_> = self.modules.iter().collect();
         modules.sort_unstable_by_key(|(_, number)| **number);
         let modules: Vec<_> = modules.into_iter().map(|(module, _)| module.clone()).collect();
@@ -170,6 +194,14 @@ impl Stacks {
             }
         }
         frames
+    }
+
+    /// The number of a line of a script, whose file is the module.
+    fn script_address(&mut self, source: Source, tell: Tell<'_>) -> Option<Address> {
+        let mut path = source.file.clone().into_bytes();
+        path.truncate(MOST_PATH);
+        let module = self.number(&Module { inode: 0, build_id: Vec::new(), path }, tell)?;
+        self.sources.number(module, source)
     }
 
     fn rules_of(&mut self, space: &mut AddressSpace, at: usize) -> Option<Arc<Rules>> {

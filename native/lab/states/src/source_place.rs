@@ -30,6 +30,9 @@ const CARRIERS: [&str; 13] = [
 ];
 /// Where the sources of standard libraries are, parts of which are compiled into programs.
 const CARRIERS_SOURCES: [&str; 2] = ["/rustc/", "/usr/include/"];
+/// Where Python's own modules are, and what lies there that is not its own.
+const PYTHON: &str = "/lib/python3.";
+const PYTHON_OF_OTHERS: [&str; 2] = ["site-packages", "dist-packages"];
 
 /// A call in a program. What is not known is empty, or 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -42,6 +45,9 @@ pub struct SourcePlace {
     pub function: String,
     pub file: String,
     pub line: u32,
+    /// Its process said it: code that it made itself, or a script.
+    #[serde(skip)]
+    pub is_told: bool,
 }
 
 impl SourcePlace {
@@ -62,7 +68,16 @@ impl SourcePlace {
     }
 
     fn is_told_by_its_process(&self) -> bool {
-        self.module.starts_with("/tmp/perf-") && !self.function.is_empty()
+        self.is_told && !self.function.is_empty()
+    }
+
+    /// Of an interpreter's standard library, which only carries out, too.
+    fn is_standard(&self) -> bool {
+        let below = self.file.split_once(PYTHON).and_then(|(_, rest)| rest.split_once('/'));
+        let is_of_others =
+            |path: &str| path.split('/').any(|part| PYTHON_OF_OTHERS.contains(&part));
+        let is_frozen = self.file.starts_with("<frozen ");
+        self.is_told && (is_frozen || below.is_some_and(|(_, path)| !is_of_others(path)))
     }
 }
 
@@ -70,7 +85,8 @@ impl SourcePlace {
 #[derive(Default)]
 pub struct Callers {
     named: Vec<Caller>,
-    modules: Vec<String>,
+    /// Their paths, and whether they are what a process said of itself.
+    modules: Vec<(String, bool)>,
     stacks: HashMap<u32, Vec<Address>>,
     lines: HashMap<Address, Vec<SourcePlace>>,
 }
@@ -79,7 +95,7 @@ impl Callers {
     pub fn take(&mut self, caller: u32, operation: &Operation<'_>) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match operation {
-            Operation::Module { path, .. } => self.modules.push(text(path)),
+            Operation::Module { inode, path, .. } => self.modules.push((text(path), *inode == 0)),
             Operation::Stack { frames } => {
                 self.stacks.insert(caller, frames.clone());
             }
@@ -96,7 +112,7 @@ impl Callers {
     pub fn finish(mut self) -> Vec<Caller> {
         let mut named = std::mem::take(&mut self.named);
         for (caller, number) in named.iter_mut().zip(1..) {
-            caller.frames = self.of_caller(number);
+            (caller.frames, caller.place) = self.of_caller(number);
         }
         named
     }
@@ -104,12 +120,14 @@ impl Callers {
     /// Only known by where it is in its module.
     fn bare(&self, address: Address) -> SourcePlace {
         let module = (address.module as usize).checked_sub(1);
-        let module = module.and_then(|at| self.modules.get(at)).cloned().unwrap_or_default();
-        SourcePlace { module, offset: address.offset, ..SourcePlace::default() }
+        let module = module.and_then(|at| self.modules.get(at)).cloned();
+        let (module, is_told) = module.unwrap_or_default();
+        SourcePlace { module, offset: address.offset, is_told, ..SourcePlace::default() }
     }
 
-    /// The program's own calls that led to what a caller asked, the innermost first.
-    fn of_caller(&self, caller: u32) -> Arc<[SourcePlace]> {
+    /// The program's own calls that led to what a caller asked, the innermost first, and which of
+    /// them is the place.
+    fn of_caller(&self, caller: u32) -> (Arc<[SourcePlace]>, usize) {
         let frames = self.stacks.get(&caller).into_iter().flatten();
         let all: Vec<SourcePlace> = frames
             .flat_map(|frame| match self.lines.get(frame) {
@@ -117,7 +135,14 @@ impl Callers {
                 None => vec![self.bare(*frame)],
             })
             .collect();
-        own(&all).take(MOST_TOLD).cloned().collect()
+        let mut told: Vec<SourcePlace> = own(&all).cloned().collect();
+        let mut place = told.iter().position(|one| !one.is_standard()).unwrap_or(0);
+        if place >= MOST_TOLD {
+            told.swap(place, MOST_TOLD - 1);
+            place = MOST_TOLD - 1;
+        }
+        told.truncate(MOST_TOLD);
+        (told.into(), place)
     }
 }
 
@@ -139,7 +164,7 @@ mod tests {
 
     fn place(module: &str, function: &str, file: &str, line: u32) -> SourcePlace {
         let [module, function, file] = [module, function, file].map(str::to_owned);
-        SourcePlace { module, offset: 16, function, file, line }
+        SourcePlace { module, offset: 16, function, file, line, is_told: false }
     }
 
     fn functions(all: &[SourcePlace]) -> Vec<&str> {
@@ -169,7 +194,7 @@ mod tests {
         let python = [
             place("/lib/libc.so.6", "write", "", 0),
             place("/usr/bin/python3", "os_write+0x7", "", 0),
-            place("/tmp/perf-1.map", "save", "/srv/app.py", 0),
+            SourcePlace { is_told: true, ..place("/tmp/perf-1.map", "save", "/srv/app.py", 0) },
         ];
         assert_eq!(functions(&python), ["save"]);
         assert_eq!(python[2].key(), "save in /srv/app.py");
@@ -181,6 +206,35 @@ mod tests {
         let mut places = Callers::default();
         let address = Address { module: 7, offset: 1 };
         places.take(1, &Operation::Stack { frames: vec![address] });
-        assert!(places.of_caller(1).is_empty() && places.of_caller(2).is_empty());
+        assert!(places.of_caller(1).0.is_empty() && places.of_caller(2).0.is_empty());
+    }
+
+    fn of_script(files: &[&str]) -> (Arc<[SourcePlace]>, usize) {
+        let mut places = Callers::default();
+        let mut frames = Vec::new();
+        for (number, file) in (1..).zip(files) {
+            let path = file.as_bytes().into();
+            places.take(0, &Operation::Module { inode: 0, build_id: (&[]).into(), path });
+            let address = Address { module: number, offset: 7 };
+            frames.push(address);
+            let (function, file) = (b"f".into(), file.as_bytes().into());
+            places.take(0, &Operation::Line { address, line: 7, function, file });
+        }
+        places.take(1, &Operation::Stack { frames });
+        places.of_caller(1)
+    }
+
+    #[test]
+    fn modules_of_python_are_passed_over_for_the_place_alone() {
+        let (os, frozen) = ("/usr/lib/python3.11/os.py", "<frozen genericpath>");
+        let (frames, place) = of_script(&[frozen, os, "/srv/app.py", "/srv/main.py"]);
+        assert_eq!((frames.len(), place, &*frames[place].file), (4, 2, "/srv/app.py"));
+        let package = "/venv/lib/python3.11/site-packages/store/disk.py";
+        assert_eq!(of_script(&[os, package, "/srv/app.py"]).1, 1);
+        assert_eq!(of_script(&["/usr/lib/python3/dist-packages/a.py", "/srv/app.py"]).1, 0);
+        // Nothing is the program's own, or it stands further out than is told.
+        assert_eq!(of_script(&[os, os]).1, 0);
+        let (frames, place) = of_script(&[os, os, os, os, os, os, "/srv/app.py"]);
+        assert_eq!((frames.len(), place, &*frames[4].file), (5, 4, "/srv/app.py"));
     }
 }

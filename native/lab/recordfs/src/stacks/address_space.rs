@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::elf::{find_build_id, parse_headers, Headers, HEADERS};
 use super::maps::{parse, Mapping};
+use super::python::Python;
 use super::rules::Rules;
 use super::Module;
 
@@ -24,6 +25,8 @@ pub struct AddressSpace {
     pages: u64,
     mappings: Vec<Mapping>,
     pub modules: Vec<Loaded>,
+    /// None until it was looked for.
+    python: Option<Option<Arc<Python>>>,
 }
 
 /// A module in memory.
@@ -37,6 +40,15 @@ pub struct Loaded {
     /// Where its first byte is.
     from: u64,
 }
+
+impl Loaded {
+    pub fn file(&self) -> FileId {
+        (self.device, self.named.inode)
+    }
+}
+
+/// A file as the kernel tells it: its device, and its number there.
+pub type FileId = ((u32, u32), u64);
 
 /// What is at an address that may be run.
 pub enum Found {
@@ -53,7 +65,15 @@ impl AddressSpace {
         let mut text = Vec::new();
         open("maps")?.take(MOST_MAPS).read_to_end(&mut text).ok()?;
         let mappings = parse(&text);
-        Some(AddressSpace { process, memory, statm, pages, mappings, modules: Vec::new() })
+        Some(AddressSpace {
+            process,
+            memory,
+            statm,
+            pages,
+            mappings,
+            modules: Vec::new(),
+            python: None,
+        })
     }
 
     /// Whether nothing was mapped since.
@@ -76,6 +96,33 @@ impl AddressSpace {
         let mut stack = Stack { end, page: 0, bytes: Box::new([0; PAGE as usize]) };
         stack.read_page(self, pointer & !(PAGE - 1))?;
         Some(stack)
+    }
+
+    /// Reads memory of no file, or of one that is known to ask no other file system.
+    pub fn read(&self, file: FileId, address: u64, bytes: &mut [u8]) -> Option<()> {
+        let mapping = self.mapping(address).filter(|one| one.is_private)?;
+        let is_known = mapping.inode == 0 || (mapping.device, mapping.inode) == file;
+        let end = address.checked_add(bytes.len() as u64)?;
+        if !is_known || end > mapping.to {
+            return None;
+        }
+        self.memory.read_exact_at(bytes, address).ok()
+    }
+
+    /// Modules that run, by the end of their path.
+    pub fn find_modules(&mut self, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<usize> {
+        let name = |path: &[u8]| path.rsplit(|&byte| byte == b'/').next().map(<[u8]>::to_vec);
+        let wanted = |one: &&Mapping| one.is_executable && one.inode != 0;
+        let at: Vec<u64> = (self.mappings.iter().filter(wanted))
+            .filter(|one| name(&one.path).is_some_and(|name| is_wanted(&name)))
+            .map(|one| one.from)
+            .collect();
+        at.into_iter()
+            .filter_map(|address| match self.find(address)? {
+                Found::Module(at) => Some(at),
+                Found::Written => None,
+            })
+            .collect()
     }
 
     /// None where nothing can be run.
@@ -108,6 +155,14 @@ impl AddressSpace {
             self.memory.read_exact_at(&mut bytes, from.wrapping_add(bias)).ok()?;
             find_build_id(&bytes)
         })
+    }
+
+    /// The interpreter that it runs in, if it is one of Python.
+    pub fn python(&mut self, own_device: Option<(u32, u32)>) -> Option<Arc<Python>> {
+        if self.python.is_none() {
+            self.python = Some(Python::find(self, own_device).map(Arc::new));
+        }
+        self.python.clone().flatten()
     }
 
     /// Where the process writes what its own code is, if it does.

@@ -30,6 +30,9 @@ const CARRIERS: [&str; 13] = [
 ];
 /// Where the sources of standard libraries are, parts of which are compiled into programs.
 const CARRIERS_SOURCES: [&str; 2] = ["/rustc/", "/usr/include/"];
+/// What Go itself asks the kernel with, and packages below which all does.
+const GO_PACKAGES: [&str; 4] = ["runtime", "syscall", "os", "io"];
+const GO_BELOW: [&str; 5] = ["runtime/", "internal/", "os/", "io/", "golang.org/x/sys/"];
 /// Where Python's own modules are, and what lies there that is not its own.
 const PYTHON: &str = "/lib/python3.";
 const PYTHON_OF_OTHERS: [&str; 2] = ["site-packages", "dist-packages"];
@@ -65,6 +68,29 @@ impl SourcePlace {
         let name = self.module.rsplit('/').next().unwrap_or_default();
         CARRIERS.iter().any(|begin| name.starts_with(begin))
             || CARRIERS_SOURCES.iter().any(|begin| self.file.starts_with(begin))
+    }
+
+    /// The package of a function of Go: of `internal/poll.(*FD).Write` what is before the point.
+    fn go_package(&self) -> Option<&str> {
+        let end = self.function.find(['(', '[']).unwrap_or(self.function.len());
+        let path = &self.function[..end];
+        let name = path.rfind('/').map_or(0, |at| at + 1);
+        let package = &path[..name + path[name..].find('.')?];
+        let is_source = self.file.ends_with(".go") || self.file.ends_with(".s");
+        Some(package).filter(|package| is_source && is_go_itself(package))
+    }
+
+    /// Where Go's own packages are, if this is a function of one; empty where paths were trimmed.
+    fn go_root(&self) -> Option<&str> {
+        let (folder, _) = self.file.rsplit_once('/')?;
+        let root = folder.strip_suffix(self.go_package()?)?;
+        (root.is_empty() || root.ends_with('/')).then_some(root)
+    }
+
+    /// Of Go's own packages, also where a function has the name of what it was inlined into.
+    fn is_below_go(&self, root: &str) -> bool {
+        let folder = self.file.strip_prefix(root).and_then(|path| path.rsplit_once('/'));
+        folder.is_some_and(|(folder, _)| is_go_itself(folder))
     }
 
     fn is_told_by_its_process(&self) -> bool {
@@ -146,15 +172,27 @@ impl Callers {
     }
 }
 
+fn is_go_itself(package: &str) -> bool {
+    let package = package.strip_prefix("vendor/").unwrap_or(package);
+    GO_PACKAGES.contains(&package) || GO_BELOW.iter().any(|begin| package.starts_with(begin))
+}
+
 /// Without libraries that carry out, and without the interpreter where that says what it runs. In a
 /// module with source lines a function without one is of such a library, linked in.
 fn own(all: &[SourcePlace]) -> impl Iterator<Item = &SourcePlace> {
     let begin = all.iter().position(SourcePlace::is_told_by_its_process).unwrap_or(0);
-    let has_lines = |module: &str| all.iter().any(|one| one.line > 0 && one.module == module);
+    let go = all.iter().find_map(SourcePlace::go_root);
+    let is_go = move |one: &SourcePlace| {
+        one.go_package().is_some() || go.is_some_and(|root| one.is_below_go(root))
+    };
+    // Go has lines whatever is linked to it.
+    let has_lines = move |module: &str| {
+        all.iter().any(|one| one.line > 0 && one.module == module && !is_go(one))
+    };
     let rest = all.get(begin..).unwrap_or_default().iter();
     rest.filter(move |one| {
         let is_linked_in = one.file.is_empty() && has_lines(&one.module);
-        !one.is_carrier() && !is_linked_in && !one.module.is_empty()
+        !one.is_carrier() && !is_go(one) && !is_linked_in && !one.module.is_empty()
     })
 }
 
@@ -199,6 +237,35 @@ mod tests {
         assert_eq!(functions(&python), ["save"]);
         assert_eq!(python[2].key(), "save in /srv/app.py");
         assert_eq!(functions(&python[..2]), ["os_write+0x7"]);
+    }
+
+    #[test]
+    fn what_go_asks_the_kernel_with_is_not_the_program() {
+        let call = |function, file| place("/app", function, file, 7);
+        let all = [
+            call("internal/runtime/syscall/linux.Syscall6", "/go/src/asm_linux_amd64.s"),
+            call("syscall.write", "/go/src/syscall/zsyscall_linux_amd64.go"),
+            call("internal/poll.(*FD).Write", "/go/src/internal/poll/fd_unix.go"),
+            call("os.(*File).write", "/go/src/os/file_posix.go"),
+            call("main.main.Mkdir.func1", "/go/src/os/file.go"),
+            call("io/ioutil.WriteFile", "/go/src/io/ioutil/ioutil.go"),
+            call("vendor/golang.org/x/sys/unix.Fsync", "/go/src/vendor/fsync.go"),
+            call("example.com/os.Save", "/src/os/save.go"),
+            call("main.each[go.shape.string]", "/src/main.go"),
+            call("osprey.(*T).os.func1", "/src/osprey.go"),
+            call("runtime.main", "/go/src/runtime/proc.go"),
+            call("os.cpp", "/src/os.cpp"),
+        ];
+        let (save, each) = ("example.com/os.Save", "main.each[go.shape.string]");
+        assert_eq!(functions(&all), [save, each, "osprey.(*T).os.func1", "os.cpp"]);
+        let trimmed = [
+            call("syscall.Mkdir", "syscall/syscall_linux.go"),
+            call("main.main.Mkdir.func1", "os/file.go"),
+            call("main.main", "app/os/main.go"),
+        ];
+        assert_eq!(functions(&trimmed), ["main.main"]);
+        let by_c = [place("/app", "make+0x1", "", 0), all[3].clone()];
+        assert_eq!(functions(&by_c), ["make+0x1"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::elf::{find_build_id, parse_headers, Headers, HEADERS};
+use super::go::Go;
 use super::maps::{parse, Mapping};
 use super::python::Python;
 use super::rules::Rules;
@@ -16,6 +17,8 @@ use super::Module;
 
 const PAGE: u64 = 4096;
 const MOST_MAPS: u64 = 8 << 20;
+/// What is known of more of them is not kept.
+const MOST_MODULES: usize = 1024;
 
 pub struct AddressSpace {
     process: u32,
@@ -37,6 +40,8 @@ pub struct Loaded {
     pub bias: u64,
     pub headers: Headers,
     pub rules: Option<Arc<Rules>>,
+    /// None until it was looked for.
+    pub go: Option<Option<Arc<Go>>>,
     /// Where its first byte is.
     from: u64,
 }
@@ -109,6 +114,27 @@ impl AddressSpace {
         self.memory.read_exact_at(bytes, address).ok()
     }
 
+    /// Where what is not run of a file lies.
+    pub fn data_of(&self, file: FileId) -> Vec<(u64, u64)> {
+        let is_data = |one: &&Mapping| {
+            (one.device, one.inode) == file && one.is_private && !one.is_executable
+        };
+        self.mappings.iter().filter(is_data).map(|one| (one.from, one.to)).collect()
+    }
+
+    /// As `open`, when something was mapped since. What is known of its modules stays.
+    pub fn open_again(self, thread: u32) -> Option<AddressSpace> {
+        let mut opened = AddressSpace::open(self.process, thread)?;
+        // After exec(2) nothing can be read from what was open before.
+        let module = self.modules.first()?;
+        self.memory.read_exact_at(&mut [0], module.from).ok()?;
+        opened.python = self.python.filter(Option::is_some);
+        if self.modules.len() <= MOST_MODULES {
+            opened.modules = self.modules;
+        }
+        Some(opened)
+    }
+
     /// Modules that run, by the end of their path.
     pub fn find_modules(&mut self, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<usize> {
         let name = |path: &[u8]| path.rsplit(|&byte| byte == b'/').next().map(<[u8]>::to_vec);
@@ -136,7 +162,8 @@ impl AddressSpace {
         let before = self.mappings.partition_point(|one| one.from <= address);
         let file = self.mappings.get(..before)?.iter().rev().filter(is_same);
         let from = file.into_iter().find(|one| one.offset == 0)?.from;
-        if let Some(at) = self.modules.iter().position(|one| one.from == from) {
+        let is_known = |one: &Loaded| one.from == from && one.file() == (device, inode);
+        if let Some(at) = self.modules.iter().position(is_known) {
             return Some(Found::Module(at));
         }
         let mut bytes = [0; HEADERS];
@@ -145,7 +172,7 @@ impl AddressSpace {
         let bias = from.wrapping_sub(headers.first);
         let build_id = self.read_build_id(&headers, bias).unwrap_or_default();
         let named = Module { inode, build_id, path: path.get(..4096).unwrap_or(&path).to_vec() };
-        self.modules.push(Loaded { named, device, bias, headers, rules: None, from });
+        self.modules.push(Loaded { named, device, bias, headers, rules: None, go: None, from });
         Some(Found::Module(self.modules.len() - 1))
     }
 

@@ -38,8 +38,16 @@ pub struct Unwind {
     pub base: Base,
     pub offset: i64,
     pub address: i64,
-    /// Where the caller's frame pointer was saved; None: the register still holds it.
-    pub saved_base: Option<i64>,
+    pub saved_base: SavedBase,
+}
+
+/// Where the caller's frame pointer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SavedBase {
+    /// Still in its register.
+    Kept,
+    At(i64),
+    Unknown,
 }
 
 /// What is known of an address.
@@ -89,11 +97,8 @@ impl Rules {
         if let Some(rule) = known.get(&key) {
             return Some(*rule);
         }
-        let mut before = [0; LONGEST];
-        let at =
-            offset.wrapping_add(space.modules.get(module)?.bias).checked_sub(LONGEST as u64)?;
-        let is_read = space.memory.read_exact_at(&mut before, at).is_ok();
-        let is_behind_call = is_read && ends_in_call(&before);
+        let is_behind_call =
+            is_behind_call(space, offset.wrapping_add(space.modules.get(module)?.bias));
         let unwind = self.look_up(if is_innermost { offset } else { offset.checked_sub(1)? });
         let rule = Rule { is_behind_call, unwind };
         if known.len() >= MOST_RULES {
@@ -125,13 +130,21 @@ impl Rules {
         };
         let RegisterRule::Offset(address) = row.register(X86_64::RA) else { return None };
         let saved_base = match row.register(X86_64::RBP) {
-            RegisterRule::Offset(at) => Some(at),
+            RegisterRule::Offset(at) => SavedBase::At(at),
             // By the convention of calls it is as it was.
-            RegisterRule::Undefined | RegisterRule::SameValue => None,
+            RegisterRule::Undefined | RegisterRule::SameValue => SavedBase::Kept,
             _ => return None,
         };
         Some(Unwind { base, offset, address, saved_base })
     }
+}
+
+/// Whether an instruction that calls stands before an address.
+pub fn is_behind_call(space: &AddressSpace, address: u64) -> bool {
+    let mut before = [0; LONGEST];
+    let at = address.checked_sub(LONGEST as u64);
+    at.is_some_and(|at| space.memory.read_exact_at(&mut before, at).is_ok())
+        && ends_in_call(&before)
 }
 
 /// A header as linkers write it, with a table that is searched, in 4 bytes each, and lies in it:
@@ -198,7 +211,8 @@ mod tests {
         let (header, frames) = (header.data().unwrap().into(), frames.data().unwrap().into());
         let rules = Rules { bases, header, frames, known: Mutex::default() };
         // At its first instruction the return address is all that lies on the stack.
-        let first = Unwind { base: Base::Stack, offset: 8, address: -8, saved_base: None };
+        let first =
+            Unwind { base: Base::Stack, offset: 8, address: -8, saved_base: SavedBase::Kept };
         // _start has no caller.
         assert_eq!(rules.look_up(file.entry()), None);
         let text = file.symbols().find(|symbol| {

@@ -12,7 +12,7 @@ const MOST: usize = 1 << 14;
 const MOST_ON_A_LINE: u64 = 16;
 
 #[derive(Default)]
-pub struct Sources(BTreeMap<Address, Source>);
+pub struct Sources(BTreeMap<Address, Vec<Source>>);
 
 impl Sources {
     /// A number for a line of a module: the line itself, and which of the functions in it.
@@ -20,11 +20,11 @@ impl Sources {
         for further in 0..MOST_ON_A_LINE {
             let address = Address { module, offset: further << 32 | u64::from(source.line) };
             match self.0.get(&address) {
-                Some(known) if *known == source => return Some(address),
+                Some(known) if *known == [source.clone()] => return Some(address),
                 Some(_) => {}
                 None if self.0.len() >= MOST => return None,
                 None => {
-                    self.0.insert(address, source);
+                    self.0.insert(address, vec![source]);
                     return Some(address);
                 }
             }
@@ -32,9 +32,20 @@ impl Sources {
         None
     }
 
+    pub fn has(&self, address: &Address) -> bool {
+        self.0.contains_key(address)
+    }
+
+    /// What an address of a program is; functions that were inlined first.
+    pub fn add(&mut self, address: Address, sources: Vec<Source>) {
+        if self.0.len() < MOST && !sources.is_empty() {
+            self.0.insert(address, sources);
+        }
+    }
+
     pub fn tell(&self, tell: &mut impl FnMut(&Operation<'_>)) {
-        for (address, source) in &self.0 {
-            tell(&source.clone().line_of(*address));
+        for (address, sources) in &self.0 {
+            sources.iter().for_each(|source| tell(&source.clone().line_of(*address)));
         }
     }
 }

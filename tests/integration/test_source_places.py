@@ -49,6 +49,41 @@ int main(void) {
     return 0;
 }
 """
+# A large frame, arguments on the stack, a switch, and a stack that moves by what it is told.
+FRAMES = """#include <alloca.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static void make(const char *name, long a, long b, long c, long d, long e, long f, long g) {
+    char room[5000];
+    memset(room, 0, sizeof room);
+    if (a == 77) make(name, b, c, d, e, f, g, room[0]);
+    mkdir(name, 0755);
+    asm volatile("" : : "r"(room));
+}
+
+static void middle(const char *name) {
+    make(name, 1, 2, 3, 4, 5, 6, 7);
+    asm volatile("");
+}
+
+static void moving(int length) {
+    char *room = alloca(length);
+    memset(room, 0, length);
+    middle("moved");
+    asm volatile("" : : "r"(room));
+}
+
+int main(int count, char **words) {
+    middle("plain");
+    for (int i = 0; i < 3; i++) switch (i) {
+        case 0: middle("first"); break;
+        case 1: middle("second"); break;
+        default: moving(count * 100);
+    }
+    return 0;
+}
+"""
 MADE_CODE = """#define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -98,10 +133,20 @@ def test_the_line_that_did_it_is_told(tmp_path: Path, options: list[str]) -> Non
         told = place["function"], place["line"], Path(place["file"]).name
         assert told == (function, line_of(CHANGES, mark), "app.c"), (kind, path)
         assert place["module"] == str(tmp_path / "app") and place["offset"]
-    # Where the compiler keeps no frame pointer, who called it is known, too.
-    if "-O2" in options:
-        around = of_operation(found, "write", "saved")[1]
-        assert (around["function"], around["line"]) == ("main", line_of(CHANGES, "MAIN"))
+    around = of_operation(found, "write", "saved")[1]
+    assert (around["function"], around["line"]) == ("main", line_of(CHANGES, "MAIN"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["-O0"], ["-O1", "-fno-omit-frame-pointer", "-fno-inline", "-fno-optimize-sibling-calls"]],
+    ids=" ".join,
+)
+def test_callers_are_told_where_a_frame_pointer_is_kept(tmp_path: Path, options: list[str]) -> None:
+    found, _ = record(tmp_path, compile_program(tmp_path, FRAMES, "-g", *options))
+    for path, around in (("plain", []), ("first", []), ("second", []), ("moved", ["moving"])):
+        told = [one["function"] for one in of_operation(found, "mkdir", path)]
+        assert told == ["make", "middle", *around, "main"], path
 
 
 def test_without_debug_symbols_the_function_and_without_any_the_address(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@
 mod address_space;
 mod call;
 mod debug_file;
+mod depth;
 mod elf;
 mod exports;
 mod go;
@@ -242,11 +243,12 @@ fn leave(
     stack: &mut Stack,
     (pointer, base): (u64, Option<u64>),
 ) -> Option<(u64, u64, Option<u64>)> {
-    let from = match unwind.base {
-        Base::Stack => pointer,
-        Base::Frame => base?,
+    let frame = match (unwind.base, base) {
+        (Base::Stack, _) => pointer.checked_add_signed(unwind.offset),
+        (Base::Frame, Some(base)) => base.checked_add_signed(unwind.offset),
+        (Base::Frame, None) => pointer.checked_add_signed(unwind.depth?),
     };
-    let frame = from.checked_add_signed(unwind.offset).filter(|frame| *frame > pointer)?;
+    let frame = frame.filter(|frame| *frame > pointer)?;
     let mut read = |at| stack.read(space, frame.checked_add_signed(at)?, pointer);
     let address = read(unwind.address)?;
     let base = match unwind.saved_base {

@@ -69,7 +69,8 @@ impl Go {
         let size = self.table.frame_size(function, inside).and_then(|size| size.try_into().ok());
         let unwind = size.and_then(|size: i64| {
             let (base, offset) = (Base::Stack, size.checked_add(8)?);
-            Some(Unwind { base, offset, address: -8, saved_base: SavedBase::Unknown })
+            let saved_base = SavedBase::Unknown;
+            Some(Unwind { base, offset, address: -8, saved_base, depth: None })
         });
         Some(Rule { is_behind_call: is_behind_call(space, address), unwind })
     }

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from diskproof.records.callers import read_caller
 from diskproof.records.causes import CAUSES, find_causes, read_causes
 from diskproof.report.crash.cause_table import (
     cause_text,
@@ -120,6 +121,16 @@ def test_the_place_in_the_program_is_told_where_it_is_known() -> None:
     assert first["place"] == first["frames"][0] == one | {"file": "/src/a\ufffd.c"}
     assert [each["function"] for each in first["frames"]] == ["save", "main"]
     assert last["place"] is not None and last["place"]["line"] is None
+
+
+def test_the_place_is_one_of_the_calls() -> None:
+    frames = [place("write", "/usr/lib/python3.11/pathlib.py", 9), place("save", "/srv/a.py", 12)]
+    by = {"process": 70, "thread": 70, "name": "app", "frames": frames}
+    for at, expected in ((0, "write"), (1, "save"), (2, None), (-1, None)):
+        caller = read_caller(by | {"place": at})
+        assert caller is not None
+        assert (caller.place and caller.place.function) == expected
+        assert len(caller.frames) == 2
 
 
 def test_flushes_are_told_by_number_and_time() -> None:

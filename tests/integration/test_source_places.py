@@ -3,16 +3,14 @@
 Requires root, /dev/fuse, gcc and the native programs.
 """
 
-import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from diskproof.process.native import require_native
 from support.recording import make_places, needs_fuse, start_recording
+from support.source_places import compile_program, line_of, of_operation, record
 
 pytestmark = [
     needs_fuse,
@@ -51,6 +49,41 @@ int main(void) {
     return 0;
 }
 """
+# A large frame, arguments on the stack, a switch, and a stack that moves by what it is told.
+FRAMES = """#include <alloca.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static void make(const char *name, long a, long b, long c, long d, long e, long f, long g) {
+    char room[5000];
+    memset(room, 0, sizeof room);
+    if (a == 77) make(name, b, c, d, e, f, g, room[0]);
+    mkdir(name, 0755);
+    asm volatile("" : : "r"(room));
+}
+
+static void middle(const char *name) {
+    make(name, 1, 2, 3, 4, 5, 6, 7);
+    asm volatile("");
+}
+
+static void moving(int length) {
+    char *room = alloca(length);
+    memset(room, 0, length);
+    middle("moved");
+    asm volatile("" : : "r"(room));
+}
+
+int main(int count, char **words) {
+    middle("plain");
+    for (int i = 0; i < 3; i++) switch (i) {
+        case 0: middle("first"); break;
+        case 1: middle("second"); break;
+        default: moving(count * 100);
+    }
+    return 0;
+}
+"""
 MADE_CODE = """#define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -79,38 +112,6 @@ int main(void) {
 """
 
 
-def line_of(mark: str) -> int:
-    return next(n for n, line in enumerate(CHANGES.splitlines(), 1) if line.endswith(f"// {mark}"))
-
-
-def compile_program(folder: Path, source: str, *options: str, compiler: str = "gcc") -> Path:
-    """A program in a folder of its own, which is not recorded."""
-    (folder / "app.c").write_text(source)
-    words = [compiler, *options, "-o", "app", "app.c", "-pthread"]
-    subprocess.run(words, cwd=folder, check=True)
-    return folder / "app"
-
-
-def record(tmp_path: Path, program: Path) -> tuple[list[dict[str, Any]], str]:
-    """What the explorer says of each change of a program, and what that printed."""
-    places = make_places(tmp_path)
-    with start_recording(places, "--callers", "--stacks") as recording:
-        done = subprocess.run(
-            [program], cwd=recording.mount, check=True, capture_output=True, text=True
-        )
-        recording.finish()
-    argv = [require_native("diskproof-states"), "operations", places.log, places.base]
-    listed = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    return [json.loads(line) for line in listed.splitlines()], done.stdout
-
-
-def of_operation(found: list[dict[str, Any]], kind: str, path: str) -> list[dict[str, Any]]:
-    """The frames of one operation."""
-    (one,) = (each for each in found if each["operation"] == kind and each["path"] == path)
-    frames: list[dict[str, Any]] = one["by"].get("frames", [])
-    return frames
-
-
 EXPECTED = [
     ("create", "saved", "save", "CREATE"),
     ("write", "saved", "save", "WRITE"),
@@ -130,12 +131,22 @@ def test_the_line_that_did_it_is_told(tmp_path: Path, options: list[str]) -> Non
     for kind, path, function, mark in EXPECTED:
         place = of_operation(found, kind, path)[0]
         told = place["function"], place["line"], Path(place["file"]).name
-        assert told == (function, line_of(mark), "app.c"), (kind, path)
+        assert told == (function, line_of(CHANGES, mark), "app.c"), (kind, path)
         assert place["module"] == str(tmp_path / "app") and place["offset"]
-    # Where the compiler keeps no frame pointer, who called it is known, too.
-    if "-O2" in options:
-        around = of_operation(found, "write", "saved")[1]
-        assert (around["function"], around["line"]) == ("main", line_of("MAIN"))
+    around = of_operation(found, "write", "saved")[1]
+    assert (around["function"], around["line"]) == ("main", line_of(CHANGES, "MAIN"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["-O0"], ["-O1", "-fno-omit-frame-pointer", "-fno-inline", "-fno-optimize-sibling-calls"]],
+    ids=" ".join,
+)
+def test_callers_are_told_where_a_frame_pointer_is_kept(tmp_path: Path, options: list[str]) -> None:
+    found, _ = record(tmp_path, compile_program(tmp_path, FRAMES, "-g", *options))
+    for path, around in (("plain", []), ("first", []), ("second", []), ("moved", ["moving"])):
+        told = [one["function"] for one in of_operation(found, "mkdir", path)]
+        assert told == ["make", "middle", *around, "main"], path
 
 
 def test_without_debug_symbols_the_function_and_without_any_the_address(tmp_path: Path) -> None:

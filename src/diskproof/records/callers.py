@@ -28,8 +28,8 @@ class SourcePlace:
 class Caller:
     """The thread that asked for an operation; ``name`` is the thread's as Linux has it (comm).
 
-    ``frames`` are the program's own calls that led to it, the innermost first; empty where nobody
-    knows.
+    ``frames`` are the program's own calls that led to it, the innermost first, with those of a
+    script's standard library; empty where nobody knows.
     """
 
     process: int
@@ -37,7 +37,7 @@ class Caller:
     name: str
     frames: tuple[SourcePlace, ...] = field(default=(), compare=False)
     place: SourcePlace | None = None
-    """The innermost of its calls."""
+    """The innermost of its calls that is not the standard library's."""
 
 
 def read_caller(content: Mapping[str, Any] | None) -> Caller | None:
@@ -45,12 +45,13 @@ def read_caller(content: Mapping[str, Any] | None) -> Caller | None:
     if content is None:
         return None
     frames = tuple(map(_read_place, (content.get("frames") or [])[:MAX_FRAMES]))
+    place = int(content.get("place") or 0)
     return Caller(
         int(content["process"]),
         int(content["thread"]),
         printable(str(content["name"])[:64]),
         frames,
-        frames[0] if frames else None,
+        frames[place] if 0 <= place < len(frames) else None,
     )
 
 

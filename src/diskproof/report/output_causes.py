@@ -4,8 +4,9 @@ from typing import TypedDict
 
 
 class PlaceJson(TypedDict):
-    """A call in a program; ``offset`` is the address in the file ``module``. Without a ``line``
-    ``function`` is a symbol, with the bytes behind its begin; what is not known is empty."""
+    """A call in a program; ``offset`` is the address in the file ``module``, of a script a number.
+    Without a ``line`` ``function`` is a symbol, with the bytes behind its begin; what is not known
+    is empty."""
 
     module: str
     offset: int
@@ -16,7 +17,8 @@ class PlaceJson(TypedDict):
 
 class CallerJson(TypedDict):
     """A thread; ``name`` is its own. ``place`` is the innermost of the program's own calls that
-    led to what it asked, ``frames`` are these, at most five; null and empty where nobody knows."""
+    led to what it asked, ``frames`` are these, at most five, with those of a script's standard
+    library; null and empty where nobody knows."""
 
     process: int
     thread: int

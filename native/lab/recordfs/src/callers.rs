@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use diskproof_wire::crash_log::{Address, Operation, MAX_CALLER_NAME};
 use rustix::fs::{openat, Mode, OFlags, CWD};
 
-use crate::stacks::{Call, Stacks, Tell};
+use crate::stacks::{Asking, Call, Stacks, Tell};
 
 /// Threads whose files are kept open; with more all of them are looked up anew.
 const MOST: usize = 128;
@@ -38,6 +38,8 @@ struct Known {
     name: Name,
     /// None for the kernel's own threads.
     process: Option<u32>,
+    /// The thread's number of itself.
+    own: u32,
     /// In the log, by stack; that without one is the thread's wherever it is.
     numbers: HashMap<Box<[Address]>, u32>,
 }
@@ -60,7 +62,8 @@ impl Callers {
         let process = known.process?;
         let mut frames = Vec::new();
         if let (Some(stacks), Some(syscall)) = (&mut self.stacks, &known.syscall) {
-            frames = stacks.take((process, thread), syscall, call, tell);
+            let asking = Asking { process, thread, own: known.own };
+            frames = stacks.take(asking, syscall, call, tell);
         }
         if let Some(number) = known.numbers.get(&frames[..]) {
             return Some(*number);
@@ -106,8 +109,9 @@ impl Known {
         let comm = open("comm")?;
         let name = read_name(&comm)?;
         let process = find_process(&status)?;
+        let own = find_own_number(&status).unwrap_or(thread);
         let syscall = if with_stacks { open("syscall") } else { None };
-        Some(Known { comm, syscall, name, process, numbers: HashMap::new() })
+        Some(Known { comm, syscall, name, process, own, numbers: HashMap::new() })
     }
 }
 
@@ -126,6 +130,13 @@ fn find_process(status: &[u8]) -> Option<Option<u32>> {
     let value = |key| status.lines().find_map(|line| line.strip_prefix(key));
     let process = value("Tgid:")?.trim().parse().ok()?;
     Some(value("VmSize:").map(|_| process))
+}
+
+/// A thread's number in the innermost of its namespaces.
+fn find_own_number(status: &[u8]) -> Option<u32> {
+    let status = String::from_utf8_lossy(status);
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_ascii_whitespace().last()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -186,6 +197,7 @@ mod tests {
         let mut callers = Callers::default();
         assert_eq!(ask(&mut callers, 0), (0, None));
         assert_eq!(find_process(b"Name:\tkworker/0:1\nTgid:\t7\nPid:\t7\n"), Some(None));
+        assert_eq!(find_own_number(b"Pid:\t9\nNSpid:\t9\t4\t2\nNSpgid:\t1\n"), Some(2));
         assert_eq!(find_process(b"Name:\tsh\\nTgid:\t1\nTgid:\t7\nVmSize:\t1 kB\n"), Some(Some(7)));
     }
 
@@ -196,7 +208,7 @@ mod tests {
         for number in 1..=MOST as u32 + 1 {
             let comm = File::open("/proc/self/comm").unwrap();
             let (name, process, syscall) = (([0; 64], 0), None, None);
-            let known = Known { comm, syscall, name, process, numbers: HashMap::new() };
+            let known = Known { comm, syscall, name, process, own: 0, numbers: HashMap::new() };
             callers.known.insert(number << 24, known);
         }
         assert_eq!(ask(&mut callers, own).0, 1);

@@ -8,29 +8,38 @@
 mod address_space;
 mod call;
 mod debug_file;
+mod depth;
 mod elf;
+mod exports;
+mod go;
 mod maps;
 mod perf_map;
+mod python;
 mod rules;
+mod sources;
 pub mod symbols;
+mod tables;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 
 use diskproof_wire::crash_log::{Address, Operation, MAX_FRAMES};
 use rustix::io::Errno;
 
 use self::address_space::{AddressSpace, Found, Stack};
-use self::rules::{Base, Rules, Unwind};
+use self::rules::{Base, SavedBase, Unwind};
+use self::sources::Sources;
+use self::symbols::Source;
+use self::tables::Tables;
 
 /// Processes whose address spaces are kept; with more all of them are looked at anew.
 const MOST_SPACES: usize = 128;
 /// Modules that a log names, and addresses whose source is looked for.
 const MOST_MODULES: usize = 1024;
 const MOST_ADDRESSES: usize = 1 << 14;
+const MOST_PATH: usize = 4096;
 /// How far up from its pointer a stack is read.
 const MOST_STACK: u64 = 1 << 20;
 
@@ -68,6 +77,15 @@ impl Call {
     }
 }
 
+/// A thread that asks.
+#[derive(Clone, Copy)]
+pub struct Asking {
+    pub process: u32,
+    pub thread: u32,
+    /// The thread's number of itself, where its namespace has another one.
+    pub own: u32,
+}
+
 /// A module as the log names it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Module {
@@ -82,21 +100,22 @@ pub struct Stacks {
     /// Their numbers in the log.
     modules: HashMap<Module, u32>,
     addresses: HashSet<Address>,
-    /// What modules with a build id say of their frames; who has the same runs the same file.
-    rules: HashMap<Module, Arc<Rules>>,
+    /// What needs not be looked up, since its process said it.
+    sources: Sources,
+    tables: Tables,
     /// The mount's own device: reading a file there would ask us.
     own_device: Option<(u32, u32)>,
 }
 
 impl Stacks {
     pub fn new(own_device: Option<(u32, u32)>) -> Stacks {
-        Stacks { own_device, ..Stacks::default() }
+        Stacks { own_device, tables: Tables::new(own_device), ..Stacks::default() }
     }
 
     /// The frames of a thread that waits, the innermost first; none when they cannot be told.
     pub fn take(
         &mut self,
-        (process, thread): (u32, u32),
+        Asking { process, thread, own }: Asking,
         syscall: &File,
         call: Call,
         tell: Tell<'_>,
@@ -104,27 +123,43 @@ impl Stacks {
         let Some(at) = read_syscall(syscall).filter(|at| call.can_be(at.number)) else {
             return Vec::new();
         };
-        let known = self.spaces.remove(&process).filter(AddressSpace::is_current);
-        // After exec(2) nothing can be read from what was open before.
-        let known = known.and_then(|space| Some((space.read_stack(at.stack, MOST_STACK)?, space)));
-        let opened = || {
-            let space = AddressSpace::open(process, thread)?;
-            Some((space.read_stack(at.stack, MOST_STACK)?, space))
+        let known = self.spaces.remove(&process);
+        let (current, before) = match known {
+            Some(space) if space.is_current() => (Some(space), None),
+            before => (None, before),
         };
-        let Some((mut stack, mut space)) = known.or_else(opened) else { return Vec::new() };
-        let frames = self.walk(&mut space, &mut stack, at, tell);
+        let with_stack =
+            |space: AddressSpace| Some((space.read_stack(at.stack, MOST_STACK)?, space));
+        // After exec(2) nothing can be read from what was open before.
+        let opened = || {
+            let again = before.and_then(|before| before.open_again(thread));
+            again.or_else(|| AddressSpace::open(process, thread))
+        };
+        let Some((mut stack, mut space)) =
+            current.and_then(with_stack).or_else(|| with_stack(opened()?))
+        else {
+            return Vec::new();
+        };
+        let mut frames = self.walk(&mut space, &mut stack, at, tell);
         if self.spaces.len() >= MOST_SPACES {
             self.spaces.clear();
         }
-        self.spaces.insert(process, space);
         if self.addresses.len() < MOST_ADDRESSES {
-            self.addresses.extend(&frames);
+            self.addresses.extend(frames.iter().filter(|frame| !self.sources.has(frame)));
         }
+        let of_script = space.python(self.own_device).map(|python| python.frames(&space, own));
+        let of_script = of_script.into_iter().flatten();
+        let of_script: Vec<_> =
+            of_script.map_while(|source| self.script_address(source, tell)).collect();
+        frames.splice(..0, of_script);
+        frames.truncate(MAX_FRAMES);
+        self.spaces.insert(process, space);
         frames
     }
 
     /// Tells the source of all addresses, as far as it is found in a few seconds.
     pub fn tell_lines(&mut self, mut tell: impl FnMut(&Operation<'_>)) -> io::Result<()> {
+        self.sources.tell(&mut tell);
         let mut modules: Vec<_> = self.modules.iter().collect();
         modules.sort_unstable_by_key(|(_, number)| **number);
         let modules: Vec<_> = modules.into_iter().map(|(module, _)| module.clone()).collect();
@@ -155,14 +190,18 @@ impl Stacks {
             };
             let is_first = frames.is_empty();
             let offset = address.wrapping_sub(space.modules[module].bias);
-            let rules = self.rules_of(space, module);
-            let rule = rules.as_ref().and_then(|rules| rules.find(space, module, offset, is_first));
+            let rule = self.tables.find(space, module, offset, is_first);
             if !is_first && rule.is_some_and(|rule| !rule.is_behind_call) {
                 // Nobody returns to here.
                 break;
             }
             let Some(number) = self.number(&space.modules[module].named, tell) else { break };
-            frames.push(Address { module: number, offset });
+            let frame = Address { module: number, offset };
+            frames.push(frame);
+            if !self.sources.has(&frame) {
+                let sources = self.tables.sources(space, module, offset);
+                self.sources.add(frame, sources.unwrap_or_default());
+            }
             let unwind = rule.and_then(|rule| rule.unwind);
             match unwind.and_then(|unwind| leave(unwind, space, stack, (pointer, base))) {
                 Some(caller) => (address, pointer, base) = caller,
@@ -172,23 +211,12 @@ impl Stacks {
         frames
     }
 
-    fn rules_of(&mut self, space: &mut AddressSpace, at: usize) -> Option<Arc<Rules>> {
-        let module = &mut space.modules[at];
-        if module.device == self.own_device.unwrap_or((u32::MAX, 0)) {
-            return None;
-        }
-        if module.rules.is_none() {
-            let known = self.rules.get(&module.named).filter(|_| !module.named.build_id.is_empty());
-            let rules = match known {
-                Some(rules) => rules.clone(),
-                None => Arc::new(Rules::read(&space.memory, module)?),
-            };
-            if !module.named.build_id.is_empty() && self.rules.len() < MOST_MODULES {
-                self.rules.insert(module.named.clone(), rules.clone());
-            }
-            module.rules = Some(rules);
-        }
-        module.rules.clone()
+    /// The number of a line of a script, whose file is the module.
+    fn script_address(&mut self, source: Source, tell: Tell<'_>) -> Option<Address> {
+        let mut path = source.file.clone().into_bytes();
+        path.truncate(MOST_PATH);
+        let module = self.number(&Module { inode: 0, build_id: Vec::new(), path }, tell)?;
+        self.sources.number(module, source)
     }
 
     fn number(&mut self, module: &Module, tell: Tell<'_>) -> Option<u32> {
@@ -215,16 +243,18 @@ fn leave(
     stack: &mut Stack,
     (pointer, base): (u64, Option<u64>),
 ) -> Option<(u64, u64, Option<u64>)> {
-    let from = match unwind.base {
-        Base::Stack => pointer,
-        Base::Frame => base?,
+    let frame = match (unwind.base, base) {
+        (Base::Stack, _) => pointer.checked_add_signed(unwind.offset),
+        (Base::Frame, Some(base)) => base.checked_add_signed(unwind.offset),
+        (Base::Frame, None) => pointer.checked_add_signed(unwind.depth?),
     };
-    let frame = from.checked_add_signed(unwind.offset).filter(|frame| *frame > pointer)?;
+    let frame = frame.filter(|frame| *frame > pointer)?;
     let mut read = |at| stack.read(space, frame.checked_add_signed(at)?, pointer);
     let address = read(unwind.address)?;
     let base = match unwind.saved_base {
-        Some(at) => read(at),
-        None => base,
+        SavedBase::At(at) => read(at),
+        SavedBase::Kept => base,
+        SavedBase::Unknown => None,
     };
     Some((address, frame, base))
 }

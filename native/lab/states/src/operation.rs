@@ -47,10 +47,17 @@ pub struct Caller {
     /// nobody knows.
     #[serde(skip_serializing_if = "is_empty")]
     pub frames: Arc<[SourcePlace]>,
+    /// Which of them is the place; those before it are of an interpreter's standard library.
+    #[serde(skip_serializing_if = "is_first")]
+    pub place: usize,
 }
 
 fn is_empty(frames: &Arc<[SourcePlace]>) -> bool {
     frames.is_empty()
+}
+
+fn is_first(place: &usize) -> bool {
+    *place == 0
 }
 
 impl Caller {
@@ -59,11 +66,11 @@ impl Caller {
         let crash_log::Operation::Caller { process, thread, name } = operation else { return None };
         let (process, thread) = (*process, *thread);
         let name = String::from_utf8_lossy(name).into_owned();
-        Some(Caller { process, thread, name, frames: Arc::default() })
+        Some(Caller { process, thread, name, frames: Arc::default(), place: 0 })
     }
 
     pub fn place(&self) -> Option<&SourcePlace> {
-        self.frames.first()
+        self.frames.get(self.place)
     }
 }
 

@@ -104,6 +104,7 @@ fn a_program_that_is_started_again_and_again_is_one_cause() {
             thread,
             name: "logger".to_owned(),
             frames: Arc::default(),
+            place: 0,
         });
         ledger.write();
         ledger.recording.caller = 0;

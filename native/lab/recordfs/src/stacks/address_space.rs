@@ -9,12 +9,16 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::elf::{find_build_id, parse_headers, Headers, HEADERS};
+use super::go::Go;
 use super::maps::{parse, Mapping};
+use super::python::Python;
 use super::rules::Rules;
 use super::Module;
 
 const PAGE: u64 = 4096;
 const MOST_MAPS: u64 = 8 << 20;
+/// What is known of more of them is not kept.
+const MOST_MODULES: usize = 1024;
 
 pub struct AddressSpace {
     process: u32,
@@ -24,6 +28,8 @@ pub struct AddressSpace {
     pages: u64,
     mappings: Vec<Mapping>,
     pub modules: Vec<Loaded>,
+    /// None until it was looked for.
+    python: Option<Option<Arc<Python>>>,
 }
 
 /// A module in memory.
@@ -34,9 +40,20 @@ pub struct Loaded {
     pub bias: u64,
     pub headers: Headers,
     pub rules: Option<Arc<Rules>>,
+    /// None until it was looked for.
+    pub go: Option<Option<Arc<Go>>>,
     /// Where its first byte is.
     from: u64,
 }
+
+impl Loaded {
+    pub fn file(&self) -> FileId {
+        (self.device, self.named.inode)
+    }
+}
+
+/// A file as the kernel tells it: its device, and its number there.
+pub type FileId = ((u32, u32), u64);
 
 /// What is at an address that may be run.
 pub enum Found {
@@ -53,7 +70,15 @@ impl AddressSpace {
         let mut text = Vec::new();
         open("maps")?.take(MOST_MAPS).read_to_end(&mut text).ok()?;
         let mappings = parse(&text);
-        Some(AddressSpace { process, memory, statm, pages, mappings, modules: Vec::new() })
+        Some(AddressSpace {
+            process,
+            memory,
+            statm,
+            pages,
+            mappings,
+            modules: Vec::new(),
+            python: None,
+        })
     }
 
     /// Whether nothing was mapped since.
@@ -78,6 +103,54 @@ impl AddressSpace {
         Some(stack)
     }
 
+    /// Reads memory of no file, or of one that is known to ask no other file system.
+    pub fn read(&self, file: FileId, address: u64, bytes: &mut [u8]) -> Option<()> {
+        let mapping = self.mapping(address).filter(|one| one.is_private)?;
+        let is_known = mapping.inode == 0 || (mapping.device, mapping.inode) == file;
+        let end = address.checked_add(bytes.len() as u64)?;
+        if !is_known || end > mapping.to {
+            return None;
+        }
+        self.memory.read_exact_at(bytes, address).ok()
+    }
+
+    /// Where what is not run of a file lies.
+    pub fn data_of(&self, file: FileId) -> Vec<(u64, u64)> {
+        let is_data = |one: &&Mapping| {
+            (one.device, one.inode) == file && one.is_private && !one.is_executable
+        };
+        self.mappings.iter().filter(is_data).map(|one| (one.from, one.to)).collect()
+    }
+
+    /// As `open`, when something was mapped since. What is known of its modules stays.
+    pub fn open_again(self, thread: u32) -> Option<AddressSpace> {
+        let mut opened = AddressSpace::open(self.process, thread)?;
+        // After exec(2) nothing can be read from what was open before.
+        let module = self.modules.first()?;
+        self.memory.read_exact_at(&mut [0], module.from).ok()?;
+        opened.python = self.python.filter(Option::is_some);
+        if self.modules.len() <= MOST_MODULES {
+            opened.modules = self.modules;
+        }
+        Some(opened)
+    }
+
+    /// Modules that run, by the end of their path.
+    pub fn find_modules(&mut self, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<usize> {
+        let name = |path: &[u8]| path.rsplit(|&byte| byte == b'/').next().map(<[u8]>::to_vec);
+        let wanted = |one: &&Mapping| one.is_executable && one.inode != 0;
+        let at: Vec<u64> = (self.mappings.iter().filter(wanted))
+            .filter(|one| name(&one.path).is_some_and(|name| is_wanted(&name)))
+            .map(|one| one.from)
+            .collect();
+        at.into_iter()
+            .filter_map(|address| match self.find(address)? {
+                Found::Module(at) => Some(at),
+                Found::Written => None,
+            })
+            .collect()
+    }
+
     /// None where nothing can be run.
     pub fn find(&mut self, address: u64) -> Option<Found> {
         let mapping = self.mapping(address).filter(|one| one.is_executable)?;
@@ -89,7 +162,8 @@ impl AddressSpace {
         let before = self.mappings.partition_point(|one| one.from <= address);
         let file = self.mappings.get(..before)?.iter().rev().filter(is_same);
         let from = file.into_iter().find(|one| one.offset == 0)?.from;
-        if let Some(at) = self.modules.iter().position(|one| one.from == from) {
+        let is_known = |one: &Loaded| one.from == from && one.file() == (device, inode);
+        if let Some(at) = self.modules.iter().position(is_known) {
             return Some(Found::Module(at));
         }
         let mut bytes = [0; HEADERS];
@@ -98,7 +172,7 @@ impl AddressSpace {
         let bias = from.wrapping_sub(headers.first);
         let build_id = self.read_build_id(&headers, bias).unwrap_or_default();
         let named = Module { inode, build_id, path: path.get(..4096).unwrap_or(&path).to_vec() };
-        self.modules.push(Loaded { named, device, bias, headers, rules: None, from });
+        self.modules.push(Loaded { named, device, bias, headers, rules: None, go: None, from });
         Some(Found::Module(self.modules.len() - 1))
     }
 
@@ -108,6 +182,14 @@ impl AddressSpace {
             self.memory.read_exact_at(&mut bytes, from.wrapping_add(bias)).ok()?;
             find_build_id(&bytes)
         })
+    }
+
+    /// The interpreter that it runs in, if it is one of Python.
+    pub fn python(&mut self, own_device: Option<(u32, u32)>) -> Option<Arc<Python>> {
+        if self.python.is_none() {
+            self.python = Some(Python::find(self, own_device).map(Arc::new));
+        }
+        self.python.clone().flatten()
     }
 
     /// Where the process writes what its own code is, if it does.

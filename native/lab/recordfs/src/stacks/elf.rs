@@ -8,6 +8,7 @@ const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 const X86_64: u16 = 62;
 const LOAD: u32 = 1;
+const DYNAMIC: u32 = 2;
 const NOTE: u32 = 4;
 const GNU_EH_FRAME: u32 = 0x6474_e550;
 const BUILD_ID: u32 = 3;
@@ -20,6 +21,7 @@ pub struct Headers {
     /// From and to, of what is loaded.
     pub loaded: Vec<(u64, u64)>,
     pub eh_frame_hdr: Option<(u64, u64)>,
+    pub dynamic: Option<(u64, u64)>,
     pub notes: Vec<(u64, u64)>,
 }
 
@@ -50,6 +52,7 @@ pub fn parse_headers(bytes: &[u8]) -> Option<Headers> {
                 found.loaded.push((from, to));
             }
             NOTE => found.notes.push((from, to.min(from.saturating_add(MOST_NOTES)))),
+            DYNAMIC => found.dynamic = Some((from, to)),
             GNU_EH_FRAME => found.eh_frame_hdr = Some((from, to)),
             _ => {}
         }

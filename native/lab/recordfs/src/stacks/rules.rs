@@ -6,12 +6,13 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EhFrameOffset, EndianSlice, LittleEndian,
-    ParsedEhFrameHdr, Pointer, RegisterRule, UnwindContext, UnwindSection, X86_64,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EhFrameOffset, EndianSlice, FrameDescriptionEntry,
+    LittleEndian, ParsedEhFrameHdr, Pointer, RegisterRule, UnwindContext, UnwindSection, X86_64,
 };
 
 use super::address_space::{AddressSpace, Loaded};
 use super::call::{ends_in_call, LONGEST};
+use super::depth;
 
 /// Bytes of .eh_frame that a module may have; those of a browser have less than half.
 const MOST_FRAMES: u64 = 64 << 20;
@@ -38,8 +39,19 @@ pub struct Unwind {
     pub base: Base,
     pub offset: i64,
     pub address: i64,
-    /// Where the caller's frame pointer was saved; None: the register still holds it.
-    pub saved_base: Option<i64>,
+    pub saved_base: SavedBase,
+    /// How far the stack pointer is below that address, where the frame pointer is not needed
+    /// for it.
+    pub depth: Option<i64>,
+}
+
+/// Where the caller's frame pointer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SavedBase {
+    /// Still in its register.
+    Kept,
+    At(i64),
+    Unknown,
 }
 
 /// What is known of an address.
@@ -89,12 +101,13 @@ impl Rules {
         if let Some(rule) = known.get(&key) {
             return Some(*rule);
         }
-        let mut before = [0; LONGEST];
-        let at =
-            offset.wrapping_add(space.modules.get(module)?.bias).checked_sub(LONGEST as u64)?;
-        let is_read = space.memory.read_exact_at(&mut before, at).is_ok();
-        let is_behind_call = is_read && ends_in_call(&before);
-        let unwind = self.look_up(if is_innermost { offset } else { offset.checked_sub(1)? });
+        let module = space.modules.get(module)?;
+        let is_behind_call = is_behind_call(space, offset.wrapping_add(module.bias));
+        let inside = if is_innermost { offset } else { offset.checked_sub(1)? };
+        let mut unwind = self.look_up(inside);
+        if let Some(unwind) = unwind.as_mut().filter(|unwind| unwind.base == Base::Frame) {
+            unwind.depth = self.find_depth(space, module, inside, offset, unwind.offset);
+        }
         let rule = Rule { is_behind_call, unwind };
         if known.len() >= MOST_RULES {
             known.clear();
@@ -103,7 +116,8 @@ impl Rules {
         Some(rule)
     }
 
-    fn look_up(&self, address: u64) -> Option<Unwind> {
+    /// What .eh_frame says of a function, by an address in it.
+    fn describe(&self, address: u64) -> Option<FrameDescriptionEntry<Reader<'_>>> {
         let frames = EhFrame::new(&self.frames, LittleEndian);
         let header = parse(&self.header, &self.bases)?;
         let Pointer::Direct(at) = header.table()?.lookup(address, &self.bases).ok()? else {
@@ -111,10 +125,38 @@ impl Rules {
         };
         let Pointer::Direct(from) = header.eh_frame_ptr() else { return None };
         let at = EhFrameOffset(at.checked_sub(from)?.try_into().ok()?);
-        let fde = frames
-            .fde_from_offset(&self.bases, at, EhFrame::cie_from_offset)
-            .ok()
-            .filter(|fde| fde.contains(address) && !fde.is_signal_trampoline())?;
+        let fde = frames.fde_from_offset(&self.bases, at, EhFrame::cie_from_offset).ok();
+        fde.filter(|fde| fde.contains(address) && !fde.is_signal_trampoline())
+    }
+
+    /// How far the stack pointer is below a frame that is known by the frame pointer: what all
+    /// instructions of the function before it make of it, if they set the frame pointer as
+    /// .eh_frame says.
+    fn find_depth(
+        &self,
+        space: &AddressSpace,
+        module: &Loaded,
+        inside: u64,
+        offset: u64,
+        expected: i64,
+    ) -> Option<i64> {
+        let fde = self.describe(inside)?;
+        let (start, length) = (fde.initial_address(), fde.len());
+        // A part of a function that lies elsewhere is not entered by a call.
+        let first = self.look_up(start)?;
+        if (first.base, first.offset) != (Base::Stack, 8) || length > depth::MOST {
+            return None;
+        }
+        let mut code = vec![0; length.try_into().ok()?];
+        space.read(module.file(), start.wrapping_add(module.bias), &mut code)?;
+        let depth = depth::find(&code, start, offset)?;
+        let is_expected = depth.frame.and_then(|frame| frame.checked_add(8)) == Some(expected);
+        depth.stack.checked_add(8).filter(|_| is_expected)
+    }
+
+    fn look_up(&self, address: u64) -> Option<Unwind> {
+        let frames = EhFrame::new(&self.frames, LittleEndian);
+        let fde = self.describe(address)?;
         let mut context = UnwindContext::new();
         let row = fde.unwind_info_for_address(&frames, &self.bases, &mut context, address).ok()?;
         let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else { return None };
@@ -125,13 +167,21 @@ impl Rules {
         };
         let RegisterRule::Offset(address) = row.register(X86_64::RA) else { return None };
         let saved_base = match row.register(X86_64::RBP) {
-            RegisterRule::Offset(at) => Some(at),
+            RegisterRule::Offset(at) => SavedBase::At(at),
             // By the convention of calls it is as it was.
-            RegisterRule::Undefined | RegisterRule::SameValue => None,
+            RegisterRule::Undefined | RegisterRule::SameValue => SavedBase::Kept,
             _ => return None,
         };
-        Some(Unwind { base, offset, address, saved_base })
+        Some(Unwind { base, offset, address, saved_base, depth: None })
     }
+}
+
+/// Whether an instruction that calls stands before an address.
+pub fn is_behind_call(space: &AddressSpace, address: u64) -> bool {
+    let mut before = [0; LONGEST];
+    let at = address.checked_sub(LONGEST as u64);
+    at.is_some_and(|at| space.memory.read_exact_at(&mut before, at).is_ok())
+        && ends_in_call(&before)
 }
 
 /// A header as linkers write it, with a table that is searched, in 4 bytes each, and lies in it:
@@ -198,7 +248,8 @@ mod tests {
         let (header, frames) = (header.data().unwrap().into(), frames.data().unwrap().into());
         let rules = Rules { bases, header, frames, known: Mutex::default() };
         // At its first instruction the return address is all that lies on the stack.
-        let first = Unwind { base: Base::Stack, offset: 8, address: -8, saved_base: None };
+        let (base, saved_base) = (Base::Stack, SavedBase::Kept);
+        let first = Unwind { base, offset: 8, address: -8, saved_base, depth: None };
         // _start has no caller.
         assert_eq!(rules.look_up(file.entry()), None);
         let text = file.symbols().find(|symbol| {

@@ -125,8 +125,8 @@ pub fn serve() -> io::Result<()> {
         }
     }
     // Whoever recorded may read it, and so may they learn of it.
-    let opened: Vec<_> =
-        questions.into_iter().map(|(module, asked)| (open(&module), module, asked)).collect();
+    let asked = questions.into_iter().filter(|(_, asked)| !asked.is_empty());
+    let opened: Vec<_> = asked.map(|(module, asked)| (open(&module), module, asked)).collect();
     diskproof_rights::keep(CapabilitySet::empty())?;
     diskproof_rights::limit(MOST_MEMORY)?;
     let mut answer = Records::begin(BufWriter::new(io::stdout()))?;
@@ -161,12 +161,7 @@ fn answer_for(
     asked: &[Address],
     answer: &mut Records<impl Write>,
 ) -> io::Result<()> {
-    let mut add = |address: Address, source: Source| {
-        let Source { function, file, line } = source;
-        let function = Cow::Owned(cut(function, MAX_NAME).into_bytes());
-        let file = Cow::Owned(cut(file, MAX_TEXT).into_bytes());
-        answer.add(&Operation::Line { address, line, function, file })
-    };
+    let mut add = |address, source: Source| answer.add(&source.line_of(address));
     if module.inode == 0 {
         let map = PerfMap::parse(bytes);
         for address in asked {
@@ -193,6 +188,15 @@ pub struct Source {
     pub function: String,
     pub file: String,
     pub line: u32,
+}
+
+impl Source {
+    /// As a log takes it.
+    pub fn line_of(self, address: Address) -> Operation<'static> {
+        let function = Cow::Owned(cut(self.function, MAX_NAME).into_bytes());
+        let file = Cow::Owned(cut(self.file, MAX_TEXT).into_bytes());
+        Operation::Line { address, line: self.line, function, file }
+    }
 }
 
 fn cut(mut text: String, most: usize) -> String {

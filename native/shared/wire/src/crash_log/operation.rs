@@ -154,7 +154,8 @@ pub enum Operation<'a> {
         frames: Vec<Address>,
     },
     /// A file that programs ran from. Its number is 1 for the first of a log, then one more each.
-    /// Without an inode it is a table of symbols that a process writes itself (a perf map).
+    /// Without an inode it is what a process says of itself: a table of symbols that it writes (a
+    /// perf map), or the file of a script.
     Module {
         inode: u64,
         /// Empty when it has none.

@@ -18,6 +18,7 @@ from diskproof.recording.folder import Promises
 from diskproof.records import Cell, WorkloadSpec
 
 LEDGER = f"{PROGRAM_FOLDER}/diskproof-ledger"
+WRITEBACK = f"{PROGRAM_FOLDER}/diskproof-writeback"
 MOUNT_POINT = "/mnt"
 PROMISING = """exec > /dev/hvc0
 stty -F /dev/hvc0 raw -echo

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from diskproof.crash.next import CrashCampaign, CrashEvent
-from diskproof.crash.real_fs import BESIDE
 from diskproof.lab.course import (
     Activity,
     JobFinished,
@@ -22,7 +21,7 @@ from diskproof.lab.course import (
 from diskproof.records import Cell, Failure, HostRecord, StudyRecord
 from diskproof.records.verdicts import CrashRun, Fault, Verdict
 from diskproof.store import Store, open_store
-from diskproof.study.crash import USUAL_FAULTS, CrashRules, crash_workload
+from diskproof.study.crash import USUAL_FAULTS, CrashRules, beside_writeback, crash_workload
 from support.crashing import make_crash_run, make_verdict
 
 STUDY = StudyRecord("s1", "study", "run", "", 1, 1, ())
@@ -135,7 +134,7 @@ def test_a_question_of_which_no_answer_is_kept_leaves_no_study(store: Store) -> 
 
 def test_what_failed_alone_is_not_run_beside_writeback(store: Store) -> None:
     alone = Cell(CELLS[0].levels, make_crash_run().cell.workload)
-    cells = [alone, Cell(((BESIDE, "writeback"), *alone.levels), alone.workload)]
+    cells = [alone, beside_writeback(alone)]
 
     def fail(cell: Cell, faults: Sequence[Fault], tell: Tell) -> CrashRun:
         made = MadeUp(verdict="undecided").execute(cell, faults, tell)
@@ -155,3 +154,22 @@ def test_what_failed_alone_is_not_run_beside_writeback(store: Store) -> None:
         standing = outcome.standing
         assert (standing.done, standing.total, standing.failed) == (count, count, failed)
         assert len(store.verdicts("s1")) == count
+
+
+def test_what_failed_on_one_disk_is_run_beside_writeback_on_others(store: Store) -> None:
+    workload = make_crash_run().cell.workload
+    alone = [Cell((("cache", cache), ("frontend", "guest")), workload) for cache in ("a", "b")]
+    made = MadeUp()
+
+    def fail_on_a(cell: Cell, faults: Sequence[Fault], tell: Tell) -> CrashRun:
+        run = made.execute(cell, faults, tell)
+        failure = Failure("guest", "the guest is gone") if cell.level("cache") == "a" else None
+        return replace(run, failure=failure)
+
+    cells = [each for cell in alone for each in (cell, beside_writeback(cell))]
+    campaign = CrashCampaign(STUDY, cells, USUAL_FAULTS, fail_on_a, store)
+    outcome = run_course(campaign, describe=str, on_event=lambda event: None)
+    standing = outcome.standing
+    assert (standing.done, standing.total, standing.failed) == (9, 9, 4)
+    told = {(row.cell.level("cache"), row.cell.level("beside")) for row in store.verdicts("s1")}
+    assert told == {("a", ""), ("b", ""), ("b", "writeback")}

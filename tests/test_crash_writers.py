@@ -156,7 +156,7 @@ def test_postgres_in_a_guest_promises_after_each_commit() -> None:
     script = postgres_guest.render_script(10**6)
     assert script.count("INSERT") == postgres_guest.MAX_ROWS
     argv = ["sh", "-c", postgres_guest._WRITE, "sh", "10"]
-    request = exec_request(1, argv, seconds=1, env={}, cwd="/", stdin=script.encode(), acks=True)
+    request = exec_request(1, argv, seconds=1, env={}, cwd="/", stdin=script.encode())
     assert render_request(request)
 
 
@@ -174,7 +174,7 @@ def test_the_guests_script_fits_a_request() -> None:
     script = render_script(10**6, "write")
     assert "PRAGMA synchronous=off;" in script and "synchronous=full" not in script
     assert script.count("INSERT") == script.count("SELECT 'sqlite ") == MAX_ROWS
-    request = exec_request(1, ["x"], seconds=1, env={}, cwd="/", stdin=script.encode(), acks=True)
+    request = exec_request(1, ["x"], seconds=1, env={}, cwd="/", stdin=script.encode())
     assert render_request(request)
 
 

@@ -21,7 +21,7 @@ def test_golden_events_cover_every_kind() -> None:
 
 def test_golden_events_keep_their_content() -> None:
     hello, started, bare, stdout, stderr, *_ = map(wire.parse_event, EVENT_LINES)
-    assert hello == wire.Hello(1, "0.1.0", "6.1.0-42-amd64", 1834567890)
+    assert hello == wire.Hello(2, "0.1.0", "6.1.0-42-amd64", 1834567890)
     assert isinstance(started, wire.Started)
     assert started.disk is not None
     assert started.disk.size == 1 << 30
@@ -79,7 +79,7 @@ def test_a_request_too_long_is_refused_here() -> None:
         b'{"type":"done","id":true}',
         b'{"type":"done","id":18446744073709551616}',
         b'{"type":"done","id":' + b"9" * 5000 + b"}",
-        b'{"type":"ack","id":1,"line":"\\ud800","monotonic_ns":1}',
+        b'{"type":"error","id":1,"what":"\\ud800","why":""}',
         b'{"type":"output","id":1,"stream":"stdlog","data_base64":""}',
         b'{"type":"output","id":1,"stream":"stdout","data_base64":"a*=="}',
         b'{"type":"exit","id":1,"code":0,"signal":9,"timed_out":false,'

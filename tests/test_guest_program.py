@@ -1,15 +1,17 @@
 """A program in a guest: the study that the command line asks, and the table that a study has."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from diskproof.cli.crash_in_guest import GuestCall, make_study, recipe_call
 from diskproof.crash.gallery import read_gallery
+from diskproof.crash.next import crash_jobs
 from diskproof.errors import StudyError, UsageError
 from diskproof.plan.crash import make_crash_plan
 from diskproof.records import WorkloadSpec
-from diskproof.study.crash import crash_workload, extra_of, writer_of
+from diskproof.study.crash import beside_writeback, crash_workload, extra_of, writer_of
 from diskproof.study.guest_program import MAX_FOLDER
 from diskproof.study.load import Study, parse_study
 from diskproof.units import MIB
@@ -132,6 +134,23 @@ def test_defaults_are_those_of_studies(folder: Path) -> None:
     assert (study.crash.seed, study.crash.sector) == (7, 512)
 
 
+@pytest.mark.parametrize(("on", "times"), [("ext4", 2), ("f2fs", 2), ("zfs", 1)])
+def test_a_program_runs_beside_writeback_where_commits_can_be_asked_for(
+    folder: Path, on: str, times: int
+) -> None:
+    study = make_study(call(folder, "cache=none,cache=unsafe", on=on), 60)
+    cells, _ = make_crash_plan(study, FACTS)
+    beside = [cell for cell in cells if cell.level("beside")]
+    alone = [cell for cell in cells if not cell.level("beside")]
+    assert (len(alone), len(cells)) == (2, 2 * times)
+    assert beside == [beside_writeback(cell) for cell in alone][: len(beside)]
+    jobs = crash_jobs(cells, study.crash.faults)
+    asked = [job.faults for job in jobs if job.cell.level("beside")]
+    assert asked == [("power",)] * len(beside)
+    killed = replace(study, crash=replace(study.crash, faults=("qemu-kill",)))
+    assert len(make_crash_plan(killed, FACTS)[0]) == 2
+
+
 def test_packages_are_part_of_the_cell_and_come_with_those_of_a_file_system(folder: Path) -> None:
     def spec(settings: str = "default", **more: object) -> WorkloadSpec:
         (cell, *_) = make_crash_plan(make_study(call(folder, settings, **more), 60), FACTS)[0]
@@ -149,7 +168,8 @@ def test_packages_are_part_of_the_cell_and_come_with_those_of_a_file_system(fold
 def test_a_recipe_is_a_program_with_its_packages(folder: Path) -> None:
     recipe = recipe_call("git-synced", call(folder, packages=("hg",)))
     study = make_study(recipe, 60)
-    (cell,) = make_crash_plan(study, FACTS)[0]
+    cell, beside = make_crash_plan(study, FACTS)[0]
+    assert beside == beside_writeback(cell)
     spec = cell.workload
     assert (spec.name, writer_of(spec), extra_of(spec)) == ("git-synced", "program", ":git,hg")
     words = [spec.option(name) for name in ("prepare", "writer", "check")]

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from diskproof.records import Cell, HostRecord, Metric, RunRecord, StudyRecord, WorkloadSpec
 from diskproof.records.verdicts import COVERED, FAULTS, CrashRun, Fault, Verdict, VerdictRow
+from diskproof.report.crash.cell_names import crash_labels
 from diskproof.report.durability import (
     CellDurability,
     deciding_levels,
@@ -29,6 +30,7 @@ from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.report.study_tables import ranking_json, render_study
 from diskproof.store import Store, open_store
+from diskproof.study.crash import beside_writeback
 from support.crashing import LOSS, make_crash_run, make_verdict
 
 LEVELS = {"frontend": "daemon", "format": "raw", "aio": "threads", "backing": "ssd"}
@@ -47,6 +49,19 @@ def test_a_verdict_is_about_every_cell_with_the_same_disk() -> None:
     other = Cell(tuple(sorted({**LEVELS, "cache": "none"}.items())), LOAD)
     assert joined[deciding_levels(same)].worst == row
     assert deciding_levels(other) not in joined
+
+
+def test_a_second_run_of_a_program_has_its_own_name_and_its_own_word() -> None:
+    kept = make_verdict("power")
+    rows = [make_row(each) for each in (kept, replace(kept, verdict="undecided"))]
+    rows[1] = replace(rows[1], cell=beside_writeback(rows[1].cell))
+    (joined,) = join_verdicts(rows).values()
+    assert joined.worst == rows[1], "what was kept alone does not answer it"
+    names = crash_labels(rows)
+    assert names[0] + " beside=writeback" == names[1]
+    others = [make_row(kept, cache=cache) for cache in ("none", "unsafe")]
+    more = [*others, replace(others[1], cell=beside_writeback(others[1].cell))]
+    assert crash_labels(more) == ["none", "unsafe", "unsafe beside=writeback"]
 
 
 verdicts = st.builds(

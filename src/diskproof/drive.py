@@ -180,7 +180,7 @@ class RunContext:
     ``second_disk`` is what the workload has beside the disk under test, the same for all cells.
     ``guest_extra`` names further packages that a guest is to have, ``own_guest`` is the user's
     own machine, for the frontend that runs it. ``promises`` is a descriptor that a guest's console
-    writes to, where the writer is one that writes there.
+    writes to, where its writer promises.
     """
 
     cell: Cell

@@ -13,7 +13,7 @@ import pytest
 
 from diskproof.cli.crash_in_guest import GuestCall, make_study, recipe_call
 from diskproof.crash.record import Recorded
-from diskproof.crash.writers.program import PROMISING
+from diskproof.crash.writers.guest_disk import PROMISING
 from diskproof.errors import RunFailure
 from diskproof.guest.ours.boot import start_guest
 from diskproof.guest.ours.build import build_guest, require_guest

@@ -3,15 +3,27 @@
 Requires the built guest, root and /dev/fuse.
 """
 
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from diskproof.backings import NO_CONSENT
 from diskproof.crash.flush_audit import Route, audit_flushes
+from diskproof.crash.writers.guest_disk import run_promising
+from diskproof.drive import RunContext
 from diskproof.errors import RunFailure
+from diskproof.frontends import load_frontend
+from diskproof.frontends.guest import GuestDrive
+from diskproof.process.owner import admit
 from diskproof.process.start import run
-from diskproof.recording.log import ACKNOWLEDGE, FSYNC, read_frames
+from diskproof.qemu.images import create_image
+from diskproof.recording.folder import Recording, start_recording
+from diskproof.recording.log import ACKNOWLEDGE, FSYNC, WRITE, read_frames
 from diskproof.records import BackingSpec
 from diskproof.study.crash import CrashRules
 from support.recording import needs_fuse
@@ -22,22 +34,80 @@ FILE_SYSTEMS = {"ext4": 0, "xfs": 320 << 20, "btrfs": 128 << 20}  # the smallest
 
 
 def test_a_ledger_on_the_guests_disk(tmp_path: Path) -> None:
-    """Each promise stands in the log after the host's flush that it rests on."""
+    """Each promise stands in the log after the host's flush that it rests on, and before the next
+    record, which its writer writes as soon as it has promised."""
     rules = CrashRules(records=40, seconds=60.0, depth=1, flush_every=1)
     cell = make_cell("ledger", "guest", rules, cache="none", bus="virtio-blk")
     with start_written(cell, tmp_path) as recorded:
         acks = read_acks(recorded)
         assert acks[-1].endswith(" 40")
-        flushed = 0
+        flushed = written = 0
         for frame in read_frames(recorded.killed):
             flushed += frame.kind == FSYNC
+            written += frame.kind == WRITE
             if frame.kind == ACKNOWLEDGE and frame.payload.startswith(b"ledger"):
                 words = frame.payload.split()
                 assert len(words) > 3 or int(words[2]) <= flushed
+                assert int(words[2]) == written
         kept = run_check(cell, recorded.files, acks, recorded.room)
         assert (kept.returncode, kept.text) == (0, "0\n"), kept.error_text
         lost = run_check(cell, recorded.base, acks, recorded.room)
         assert (lost.returncode, lost.text) == (1, "20\n")
+
+
+@contextmanager
+def start_promising(room: Path) -> Iterator[tuple[Recording, GuestDrive]]:
+    """A guest with a recorded disk, and with the console that promises are written to."""
+    files = room / "files"
+    files.mkdir()
+    admit(files)
+    cell = make_cell("ledger", "guest", cache="none", bus="virtio-blk")
+    made = create_image(files, cell, 16 << 20)
+    with (
+        start_recording(files, room) as recording,
+        recording.open_promises() as promises,
+    ):
+        image = replace(made, path=recording.folder / made.path.name)
+        context = RunContext(cell, image, room, "tcg", promises=promises.descriptor)
+        with load_frontend("guest").start(context) as drive:
+            assert isinstance(drive, GuestDrive)
+            yield recording, drive
+
+
+HALF = "printf 'one\\ntwo'"
+ENDS = {
+    "by itself": (HALF, ["one", "two"]),
+    "by a signal": (f"{HALF}; kill -9 $$", ["one", "two"]),
+    "when its time is over": (f"{HALF}; sleep 1000", ["one"]),
+    "after the longest line": ("head -c 4096 /dev/zero | tr '\\0' x; echo", ["x" * 4096]),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_line_that_a_writer_did_not_end(tmp_path: Path, how: str) -> None:
+    """It counts when the writer ended by itself, and not when it was killed before that."""
+    script, promised = ENDS[how]
+    with start_promising(tmp_path) as (recording, drive):
+        done = run_promising(drive, ["sh", "-c", script], 8.0)
+        assert done.exit.timed_out == (how == "when its time is over")
+    assert promised_in(recording.log) == promised
+
+
+def promised_in(log: Path) -> list[str]:
+    return [each.payload.decode() for each in read_frames(log) if each.kind == ACKNOWLEDGE]
+
+
+def test_what_a_guest_that_is_killed_had_promised(tmp_path: Path) -> None:
+    def kill(recording: Recording, drive: GuestDrive) -> None:
+        while b"one" not in recording.log.read_bytes():
+            time.sleep(0.02)
+        drive.guest.process.kill()
+
+    with pytest.raises(RunFailure, match="QEMU was killed"):
+        with start_promising(tmp_path) as (recording, drive):
+            threading.Thread(target=kill, args=(recording, drive)).start()
+            run_promising(drive, ["sh", "-c", f"{HALF}; sleep 1000"], 100.0)
+    assert promised_in(recording.log) == ["one"]
 
 
 @pytest.mark.parametrize("kind", FILE_SYSTEMS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from types import MappingProxyType
@@ -30,11 +30,12 @@ from diskproof.recording.folder import require_fuse
 from diskproof.records import HostFacts
 from diskproof.records.verdicts import CrashRun, VerdictRow
 from diskproof.report.crash.cause_table import causes_of, render_causes
+from diskproof.report.crash.cell_names import telling_factors
 from diskproof.report.crash.table import render_verdicts
-from diskproof.report.durability import ONE_CELL, crash_cells_json, run_text
+from diskproof.report.durability import crash_cells_json, run_text
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.store import Store
-from diskproof.study.crash import extra_of
+from diskproof.study.crash import BESIDE, extra_of
 from diskproof.study.guest_root import describe_root
 from diskproof.study.load import Study
 from diskproof.units import render_seconds
@@ -71,6 +72,18 @@ def start_explorer(cluster: str | None) -> Iterator[Explorer]:
         yield explorer
 
 
+WRITEBACK = (
+    "beside=writeback: the program once more, while its file system commits and writes back "
+    "between its operations, as it does by itself in longer runs and for other programs"
+)
+
+
+def beside_words(rows: Iterable[VerdictRow]) -> Iterator[str]:
+    """What a level says that no study names."""
+    if any(row.cell.level(BESIDE) for row in rows):
+        yield WRITEBACK
+
+
 class CrashWords(Words[CrashJob, CrashRun, Never]):
     """A job is a cell with several verdicts, and those are counted."""
 
@@ -78,7 +91,7 @@ class CrashWords(Words[CrashJob, CrashRun, Never]):
 
     def __init__(self, campaign: CrashCampaign) -> None:
         self.campaign: CrashCampaign = campaign
-        self.factors = varying_factors(campaign.cells) or ONE_CELL
+        self.factors = telling_factors(campaign.cells)
 
     def label(self, job: CrashJob) -> str:
         return f"{cell_label(job.cell, self.factors)} {job.cell.workload.name}"
@@ -108,6 +121,9 @@ class CrashWords(Words[CrashJob, CrashRun, Never]):
                 console().print(
                     render_causes(causes, f"{row.cell.workload.name}, {row.verdict.fault}")
                 )
+
+    def closing(self, outcome: Outcome, resume: str) -> Sequence[str]:
+        return [*beside_words(self.verdicts())]
 
     def falls_short(self, outcome: Outcome) -> bool:
         """Where a promise was broken that a setting can keep, or nothing could be said."""
@@ -189,7 +205,8 @@ def audit_guests(study: Study, consent: Consent, store: Store) -> list[FlushesJs
     """The flushes of each guest of a study, told of as they are counted."""
     facts = probe_host(study, consent)
     planned, _ = make_crash_plan(study, facts)
-    cells = {cell.levels: cell for cell in planned if cell.level("frontend") == "guest"}
+    guests = [cell for cell in planned if cell.level("frontend") == "guest"]
+    cells = {cell.levels: cell for cell in guests if not cell.level(BESIDE)}
     if not cells:
         raise UsageError(f"study {study.name!r} has no guests to ask", hint='frontend = "guest"')
     backings = {backing.name: backing for backing in study.backings}

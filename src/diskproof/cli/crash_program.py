@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from diskproof.backings import NO_CONSENT
 from diskproof.cli.conduct import Order, conduct, prepare_host
-from diskproof.cli.crash import CrashWords, start_crashing, start_explorer
+from diskproof.cli.crash import CrashWords, beside_words, start_crashing, start_explorer
 from diskproof.cli.crash_in_guest import GuestCall, crash_in_guest, recipe_call
 from diskproof.cli.terminal import note
 from diskproof.cli.typed import require_consent
@@ -41,10 +41,6 @@ from diskproof.study.crash import (
 )
 from diskproof.study.load import load_study
 
-BESIDE = (
-    "beside=writeback: the program once more, while its file system commits and writes back "
-    "between its operations, as it does by itself in longer runs and for other programs"
-)
 PROGRAM_SECONDS = 60.0
 """How long a program is tested without ``--budget``: half writing, half looking for losses."""
 
@@ -283,6 +279,6 @@ class ProgramWords(CrashWords):
             yield dropping_text([row.cell], Bars(self.campaign.study))
             if not row.cell.level("on") and program.sent_no_flush(row.counts):
                 yield program.NO_FLUSH
-            yield BESIDE if row.cell.level(real_fs.BESIDE) else ""
+            yield from beside_words([row])
             one = leaves_one_state(row.cell, row.verdict.fault)
             yield program.BROKEN_BEFORE if one and row.verdict.is_broken else ""

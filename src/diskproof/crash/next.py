@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Never
 
-from diskproof.crash.real_fs import BESIDE
 from diskproof.lab.course import Activity, Campaign, Event, Standing, Tell
 from diskproof.plan.estimate import longest_verdicts
 from diskproof.records import Cell, StudyRecord
 from diskproof.records.verdicts import CrashRun, Fault
 from diskproof.store.parts import CRASH
-from diskproof.study.crash import faults_of
+from diskproof.study.crash import BESIDE, beside_writeback, faults_of
 
 if TYPE_CHECKING:
     from diskproof.store import Store
@@ -105,11 +104,7 @@ class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):
 
     def _leave_out_beside(self, failed: Cell) -> None:
         """What failed alone would fail once more, and be told twice."""
-        needless = [
-            job
-            for job in self._missing
-            if job.cell.level(BESIDE) and job.cell.workload == failed.workload
-        ]
+        needless = [job for job in self._missing if job.cell == beside_writeback(failed)]
         self._missing = [job for job in self._missing if job not in needless]
         self._total -= sum(len(job.faults) for job in needless)
 

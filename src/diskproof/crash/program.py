@@ -23,7 +23,7 @@ from diskproof.process.start import Process, start_process
 from diskproof.recording.dm_log_writes import read_entries
 from diskproof.recording.folder import LOG, Recording
 from diskproof.records import BackingSpec, Cell, WorkloadSpec
-from diskproof.study.crash import KIND, CrashRules, crash_workload
+from diskproof.study.crash import KIND, CrashRules, beside_writeback, crash_workload
 
 NAME = "program"
 RULES = CrashRules(seed=1)
@@ -124,12 +124,11 @@ def split_command(option: str, text: str) -> tuple[str, ...]:
 
 
 def program_cells(program: WriterProgram, rules: CrashRules = RULES) -> tuple[Cell, ...]:
-    """The crash cells of a program. On a file system of its own it runs twice: a run of a second
-    sees no commit that it does not ask for, so the second one has them beside it."""
+    """The crash cells of a program. On a file system of its own it runs twice."""
     alone = program_cell(program, rules)
     if not program.on:
         return (alone,)
-    return alone, Cell((*alone.levels, (real_fs.BESIDE, "writeback")), alone.workload)
+    return alone, beside_writeback(alone)
 
 
 def program_cell(program: WriterProgram, rules: CrashRules = RULES) -> Cell:

@@ -21,7 +21,7 @@ from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import require_tool, run
 from diskproof.recording.folder import Recording, start_recording
 from diskproof.records import Cell
-from diskproof.study.crash import FILE_SYSTEM_BYTES, GUEST_FILE_SYSTEM_BYTES
+from diskproof.study.crash import BESIDE, FILE_SYSTEM_BYTES, GUEST_FILE_SYSTEM_BYTES
 
 DISK = "disk.raw"
 """The recorded file, which a state is of."""
@@ -30,9 +30,7 @@ SECTOR = 4096
 have a checksum: torn between sectors of 512 bytes, no kernel mounts them, whatever runs there."""
 FOLDER = "data"
 """In the file system: there the program runs, and its check."""
-BESIDE = "beside"
-"""The level of cells whose file system commits and writes back between the program's operations."""
-_NEIGHBOUR = "neighbour"
+NEIGHBOUR = "neighbour"
 """Somebody else's file there: its flushes commit what the program has not flushed."""
 _LEAST = 512 << 20
 """mkfs chooses for smaller disks what nobody has on larger ones (blocks of 1 KiB on ext4)."""
@@ -113,7 +111,7 @@ def make_disk(on: RealFs, source: Path, disk: Path, room: Path, deadline: Deadli
     _make_empty(disk, on, _LEAST + _TIMES * held)
     with _mounted(on, disk, room) as folder:
         folder.mkdir()
-        (folder.parent / _NEIGHBOUR).touch(mode=0o400)
+        (folder.parent / NEIGHBOUR).touch(mode=0o400)
         copy_folder(source, folder, deadline)
 
 
@@ -182,6 +180,11 @@ def writer_args(cell: Cell) -> list[str]:
     writes back, as it does by itself in longer runs and with other programs on it."""
     if not cell.level(BESIDE):
         return [*alone_args(), *_FIRST]
-    between = [str(require_native("diskproof-writeback")), "--folder", "."]
-    between += ["--beside", f"../{_NEIGHBOUR}", "--seed", cell.workload.option("seed"), "--"]
+    between = between_args(str(require_native("diskproof-writeback")), cell)
     return [*alone_args(), *_FIRST, *between]
+
+
+def between_args(program: str, cell: Cell, *more: str) -> list[str]:
+    """The argv prefix of a program between whose operations its file system works by itself."""
+    options = ["--folder", ".", "--beside", f"../{NEIGHBOUR}"]
+    return [program, *options, "--seed", cell.workload.option("seed"), *more, "--"]

@@ -32,7 +32,6 @@ from diskproof.recording.log import (
 )
 from diskproof.records import Artefact, BackingSpec, Cell
 from diskproof.study.crash import extra_of, writer_of
-from diskproof.study.guest_program import NAME as PROGRAM
 
 START_SECONDS = 120.0
 MARK = "diskproof: the writer has ended"
@@ -118,10 +117,10 @@ def _record(
 ) -> Recording:
     """Run the writer in its stack on the recorded folder; gives the recording, ended."""
     frontend = load_frontend(cell.level("frontend"))
-    writes_itself = writer_of(cell.workload) == PROGRAM
+    in_guest = cell.level("frontend") == "guest"
     with (
         start_recording(files, room) as recording,
-        recording.open_promises() if writes_itself else nullcontext() as promises,
+        recording.open_promises() if in_guest else nullcontext() as promises,
     ):
         image = DiskImage(recording.folder / made.path.name, made.format, made.size)
         level = cell.level("accel", "auto")

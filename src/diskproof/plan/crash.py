@@ -1,6 +1,6 @@
 """The cells of a crash study: the same factors and filters, with writers in place of loads."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -8,7 +8,15 @@ from diskproof.plan.like import Levels
 from diskproof.plan.select import select
 from diskproof.plan.sizes import FREE_MARGIN, find_obstacle
 from diskproof.records import Cell, Dropped, HostFacts
-from diskproof.study.crash import ON_FILE_SYSTEM, WRITERS, CrashRules, crash_workload, least_disk
+from diskproof.study.crash import (
+    ON_FILE_SYSTEM,
+    WRITERS,
+    CrashRules,
+    beside_writeback,
+    crash_workload,
+    least_disk,
+    runs_beside,
+)
 from diskproof.study.load import Filter, Study
 from diskproof.units import render_bytes
 
@@ -34,14 +42,22 @@ def make_crash_plan(study: Study, facts: HostFacts) -> tuple[tuple[Cell, ...], t
     hint = "change the factors, the filters or the [crash] writers"
     selection.require_some(study.name, "nothing to crash", hint)
     cells = selection.named(
-        Cell(levels, crash_workload(rules, name, dict(levels)["frontend"]))
-        for levels, name in selection.kept
+        cell for levels, name in selection.kept for cell in _cells_of(rules, levels, name)
     )
     needed = COPIES * rules.size + FREE_MARGIN
     cure = "set a smaller [crash] size, or"
     if obstacle := find_obstacle(needed, cells, facts, lambda _, more: f"{cure} {more}"):
         raise obstacle
     return cells, selection.dropped
+
+
+def _cells_of(rules: CrashRules, levels: Levels, writer: str) -> Iterator[Cell]:
+    """One, and what is run once more beside commits and writeback."""
+    frontend = dict(levels)["frontend"]
+    alone = Cell(levels, crash_workload(rules, writer, frontend))
+    yield alone
+    if runs_beside(rules, writer, frontend):
+        yield beside_writeback(alone)
 
 
 def keep_conditions(filters: Iterable[Filter], names: Iterable[str]) -> tuple[Filter, ...]:

@@ -25,16 +25,14 @@ from diskproof.records.verdicts import (
 )
 from diskproof.report.crash.cause_table import causes_json
 from diskproof.report.crash.profiles import doubt_text
-from diskproof.report.labels import cell_label, count, varying_factors
+from diskproof.report.labels import count
 from diskproof.report.outputs import CrashCellJson, VerdictJson
-from diskproof.study.crash import CrashRules
+from diskproof.study.crash import BESIDE, CrashRules
 from diskproof.study.factors import FACTORS
 from diskproof.units import render_bytes
 
 DECIDING = frozenset(factor.name for factor in FACTORS if factor.decides)
 """The factors that a verdict and a speed must agree in."""
-ONE_CELL = ("frontend", "on", "beside")
-"""What a crash cell is called by that nothing tells from others."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +79,8 @@ def join_verdicts(rows: Sequence[VerdictRow]) -> dict[Levels, CellDurability]:
 
 
 def _question(row: VerdictRow) -> tuple[Levels, str, Fault]:
-    return deciding_levels(row.cell), row.cell.workload.name, row.verdict.fault
-
-
-def crash_labels(rows: Sequence[VerdictRow]) -> list[str]:
-    """The cells of verdicts by what tells them apart; where nothing does, by their frontend."""
-    factors = varying_factors(row.cell for row in rows) or ONE_CELL
-    return [cell_label(row.cell, factors) for row in rows]
+    asked = f"{row.cell.workload.name} {row.cell.level(BESIDE)}"
+    return deciding_levels(row.cell), asked, row.verdict.fault
 
 
 def writes(cell: Cell) -> bool:

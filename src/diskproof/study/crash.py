@@ -4,10 +4,10 @@ They shape what is recorded and explored, not a measured run: they are no part o
 and all of them stand in the options of a crash cell, so that changed rules make new verdicts.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from diskproof.records import WorkloadSpec
+from diskproof.records import Cell, WorkloadSpec
 from diskproof.records.verdicts import FAULTS, Fault
 from diskproof.study import keys
 from diskproof.study.factors import FRONTENDS
@@ -57,6 +57,12 @@ FILE_SYSTEM_EXTRAS = {"f2fs": "storage", **dict.fromkeys(ZFS_BYTES, "zfs")}
 """Those of them that the ordinary guest lacks, and the name in ``guest.packages`` of what has it.
 It has no servers."""
 
+BESIDE = "beside"
+"""The level of cells whose file system commits and writes back between the program's operations."""
+
+COMMITTING = (*FILE_SYSTEM_BYTES, "f2fs")
+"""Those of them whose commits can be asked for without a flush of what the program wrote."""
+
 OF_RECORDS = ("records", "durable", "flush_every", "depth")
 """Rules of our own writers, which others do not know."""
 
@@ -65,6 +71,12 @@ WRITER_BYTES = {"postgres": 80 << 20}
 
 GUEST_EXTRAS = {"postgres": "postgres"}
 """Writers whose guest has further packages, and their name in ``guest.packages``."""
+
+
+def beside_writeback(cell: Cell) -> Cell:
+    """The same program once more: a run of a second sees no commit that it does not ask for, so
+    here they are made beside it."""
+    return replace(cell, levels=tuple(sorted((*cell.levels, (BESIDE, "writeback")))))
 
 
 def guest_extra(writer: str, file_system: str, root: str = "") -> str:
@@ -207,6 +219,12 @@ def least_disk(rules: CrashRules, writer: str, frontend: str) -> int:
         return 0
     more = rules.program.room_bytes if rules.program and writer == "program" else 0
     return GUEST_FILE_SYSTEM_BYTES[rules.filesystem] + WRITER_BYTES.get(writer, 0) + more
+
+
+def runs_beside(rules: CrashRules, writer: str, frontend: str) -> bool:
+    """Whether a writer in a guest is run once more so: of ours it is known what they flush."""
+    in_guest = writer == PROGRAM and frontend == "guest"
+    return in_guest and rules.filesystem in COMMITTING and "power" in rules.faults
 
 
 def crash_workload(rules: CrashRules, writer: str, frontend: str) -> WorkloadSpec:

@@ -2,7 +2,6 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Receiver;
@@ -11,7 +10,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use diskproof_wire::{Event, Exec, Exit};
-use rustix::pipe::{pipe_with, PipeFlags};
 use rustix::process::{kill_process_group, Pid, Signal};
 
 use crate::channel::Outbox;
@@ -23,8 +21,6 @@ use crate::mounts::ROOT;
 use crate::power::fatal;
 use crate::streams::Streams;
 
-/// The descriptor the child finds its ack pipe at.
-pub const ACK_FD: i32 = 3;
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 /// How long after SIGKILL a group's pipes are still read.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -53,40 +49,25 @@ pub fn run(exec: Exec, job: Job, children: &Arc<Children>, outbox: &Outbox) -> O
 
 fn start(exec: Exec, job: Job, children: &Children) -> io::Result<Running> {
     let deadline = Instant::now() + Duration::from_millis(exec.timeout_ms);
-    let (acks, child_acks) = match exec.acks.then(|| pipe_with(PipeFlags::CLOEXEC)).transpose()? {
-        Some((ours, theirs)) => (Some(ours), Some(theirs)),
-        None => (None, None),
-    };
-    let mut command = command_of(&exec, child_acks.as_ref())?;
+    let mut command = command_of(&exec)?;
     let started_ns = monotonic_ns();
     let (mut child, ended) = children.spawn(&mut command)?;
     let group = group_of(&child)?;
     job.set_group(group);
-    let streams = Streams::of(&mut child, exec.stdin.map(|bytes| bytes.0), acks)?;
+    let streams = Streams::of(&mut child, exec.stdin.map(|bytes| bytes.0))?;
     Ok(Running { job, group, streams, ended, deadline, started_ns })
 }
 
-fn command_of(exec: &Exec, acks: Option<&OwnedFd>) -> io::Result<Command> {
+fn command_of(exec: &Exec) -> io::Result<Command> {
     let mut command = Command::new(&exec.argv[0]);
     command.args(&exec.argv[1..]).env_clear().env("PATH", PATH).envs(&exec.env);
     command.stdin(if exec.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    if acks.is_some() {
-        command.env("DISKPROOF_ACK_FD", ACK_FD.to_string());
-    }
-    let acks = acks.map(AsRawFd::as_raw_fd);
     let cwd = CString::new(exec.cwd.as_str())?;
     let enter = move || {
         rustix::process::chroot(ROOT)?;
         rustix::process::chdir(cwd.as_c_str())?;
-        match acks {
-            // SAFETY: main keeps descriptor 3 taken, so nothing that the parent or std opened is
-            // lost here.
-            Some(acks) if unsafe { libc::dup2(acks, ACK_FD) } < 0 => {
-                Err(io::Error::last_os_error())
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     };
     // SAFETY: between fork and exec only system calls are made; nothing is allocated or locked.
     unsafe { command.pre_exec(enter) };

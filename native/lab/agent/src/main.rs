@@ -3,7 +3,6 @@
 //! `docs/guest-protocol.md` says what goes over the channel. Up to `hello` only what the channel
 //! needs is done.
 
-mod ack_lines;
 mod channel;
 mod children;
 mod clocks;
@@ -26,7 +25,7 @@ use diskproof_wire::{Event, PROTOCOL};
 
 use crate::channel::Outbox;
 use crate::children::Children;
-use crate::failure::{Doing, Failure, Outcome};
+use crate::failure::{Doing, Outcome};
 use crate::modules::Modules;
 use crate::serve::Agent;
 
@@ -45,25 +44,12 @@ fn main() {
 
 fn boot_and_serve() -> Outcome<()> {
     mounts::mount_kernel()?;
-    reserve_ack_descriptor()?;
     let mut modules = Modules::default();
     modules.load_boot()?;
     let (mut inbox, outbox) = channel::open()?;
     say_hello(&outbox)?;
     let children = start_reaper()?;
     Agent::new(outbox, children, modules).serve(&mut inbox)
-}
-
-/// Keep the number of the ack descriptor taken, so that none of ours can be replaced by it in a
-/// child.
-fn reserve_ack_descriptor() -> Outcome<()> {
-    let what = || format!("cannot reserve descriptor {}", exec::ACK_FD);
-    // SAFETY: descriptor 0 is open (std sees to that before main), and the copy is nobody else's.
-    match unsafe { libc::fcntl(0, libc::F_DUPFD_CLOEXEC, exec::ACK_FD) } {
-        exec::ACK_FD => Ok(()),
-        -1 => Err(std::io::Error::last_os_error()).doing(what),
-        other => Err(Failure::new(what(), format!("it is in use, {other} is the next free"))),
-    }
 }
 
 fn say_hello(outbox: &Outbox) -> Outcome<()> {

@@ -1,41 +1,33 @@
-//! The pipes of a running program: its input fed, its output and acks turned into events.
+//! The pipes of a running program: its input fed, its output turned into events.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
 use std::time::Instant;
 
-use diskproof_wire::{Bytes, Event, Stream, MAX_ACK_LINE, MAX_CHUNK};
+use diskproof_wire::{Bytes, Event, Stream, MAX_CHUNK};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{fcntl_setfl, OFlags};
 use rustix::io::{read, write, Errno};
 
-use crate::ack_lines::AckLines;
 use crate::channel::Outbox;
-use crate::clocks::monotonic_ns;
 use crate::failure::{Doing, Outcome};
 
 /// Our ends of a program's pipes; a closed one is gone.
 pub struct Streams {
-    acks: Option<(OwnedFd, AckLines)>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
     stdin: Option<(OwnedFd, Vec<u8>)>,
 }
 
 impl Streams {
-    pub fn of(
-        child: &mut Child,
-        input: Option<Vec<u8>>,
-        acks: Option<OwnedFd>,
-    ) -> io::Result<Self> {
+    pub fn of(child: &mut Child, input: Option<Vec<u8>>) -> io::Result<Self> {
         let stdin = child.stdin.take().map(OwnedFd::from);
         if let Some(stdin) = &stdin {
             // A program that does not read must not stop us from reading it.
             fcntl_setfl(stdin, OFlags::NONBLOCK)?;
         }
         Ok(Streams {
-            acks: acks.map(|acks| (acks, AckLines::new(MAX_ACK_LINE))),
             stdout: child.stdout.take().map(OwnedFd::from),
             stderr: child.stderr.take().map(OwnedFd::from),
             stdin: stdin.zip(input),
@@ -44,15 +36,11 @@ impl Streams {
 
     /// Move bytes until all outputs are closed (true) or the deadline has passed (false).
     pub fn pump(&mut self, id: u64, deadline: Instant, outbox: &Outbox) -> Outcome<bool> {
-        while self.acks.is_some() || self.stdout.is_some() || self.stderr.is_some() {
+        while self.stdout.is_some() || self.stderr.is_some() {
             let Some(ready) = self.wait(deadline).doing(|| "cannot wait for pipes".to_owned())?
             else {
                 return Ok(false);
             };
-            // Acks first: what they are stamped with is the time of this read.
-            if ready.acks {
-                self.read_acks(id, outbox)?;
-            }
             if ready.stdout {
                 read_output(&mut self.stdout, id, Stream::Stdout, outbox)?;
             }
@@ -69,7 +57,6 @@ impl Streams {
     /// Which pipes have something to do; None at the deadline.
     fn wait(&self, deadline: Instant) -> io::Result<Option<Ready>> {
         let pipes = [
-            self.acks.as_ref().map(|(fd, _)| PollFd::new(fd, PollFlags::IN)),
             self.stdout.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)),
             self.stderr.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)),
             self.stdin.as_ref().map(|(fd, _)| PollFd::new(fd, PollFlags::OUT)),
@@ -85,26 +72,12 @@ impl Streams {
         let mut events = polled.iter().map(|pipe| !pipe.revents().is_empty());
         let mut is_ready =
             |pipe: &Option<PollFd<'_>>| pipe.is_some() && events.next() == Some(true);
-        let [acks, stdout, stderr, stdin] = &pipes;
+        let [stdout, stderr, stdin] = &pipes;
         Ok(Some(Ready {
-            acks: is_ready(acks),
             stdout: is_ready(stdout),
             stderr: is_ready(stderr),
             stdin: is_ready(stdin),
         }))
-    }
-
-    fn read_acks(&mut self, id: u64, outbox: &Outbox) -> Outcome<()> {
-        let Some((fd, lines)) = &mut self.acks else { return Ok(()) };
-        let mut buffer = [0u8; 4096];
-        let count = read_some(fd, &mut buffer)?;
-        let monotonic_ns = monotonic_ns();
-        let texts = if count == 0 { lines.end() } else { lines.push(&buffer[..count]) };
-        if count == 0 {
-            self.acks = None;
-        }
-        let event = |line| Event::Ack { id, line, monotonic_ns };
-        outbox.send_all(&texts.into_iter().map(event).collect::<Vec<_>>())
     }
 
     fn feed(&mut self) {
@@ -122,7 +95,6 @@ impl Streams {
 }
 
 struct Ready {
-    acks: bool,
     stdout: bool,
     stderr: bool,
     stdin: bool,
@@ -163,22 +135,19 @@ mod tests {
     use std::time::Duration;
 
     use diskproof_wire::parse_event;
-    use rustix::pipe::{pipe_with, PipeFlags};
 
     use super::*;
 
-    /// The events of a shell script whose stderr is its ack pipe, and whether it closed its pipes
-    /// within the limit.
+    /// The events of a shell script, and whether it closed its pipes within the limit.
     fn pump(script: &str, input: Vec<u8>, limit: Duration) -> (bool, Vec<Event>) {
-        let (acks, child_acks) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let mut child = Command::new("/bin/sh")
             .args(["-c", script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(child_acks)
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut streams = Streams::of(&mut child, Some(input), Some(acks)).unwrap();
+        let mut streams = Streams::of(&mut child, Some(input)).unwrap();
         let (mut host, guest) = UnixStream::pair().unwrap();
         let outbox = Outbox::new(File::from(OwnedFd::from(guest)));
         let reader = thread::spawn(move || {
@@ -195,25 +164,21 @@ mod tests {
     }
 
     #[test]
-    fn input_comes_back_whole_and_acks_as_lines() {
+    fn input_comes_back_whole_beside_what_goes_to_stderr() {
         let input: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
-        let script = "echo one >&2; cat; echo two >&2; printf tail >&2";
+        let script = "echo one >&2; cat; printf tail >&2";
         let (closed, events) = pump(script, input.clone(), Duration::from_secs(60));
         assert!(closed);
-        let (mut output, mut acks) = (Vec::new(), Vec::new());
+        let (mut output, mut errors) = (Vec::new(), Vec::new());
         for event in events {
             match event {
                 Event::Output { id: 7, stream: Stream::Stdout, data } => output.extend(data.0),
-                Event::Ack { id: 7, line, monotonic_ns } => acks.push((line, monotonic_ns)),
+                Event::Output { id: 7, stream: Stream::Stderr, data } => errors.extend(data.0),
                 other => panic!("{other:?}"),
             }
         }
         assert_eq!(output, input);
-        assert!(acks.is_sorted_by_key(|ack| ack.1));
-        assert_eq!(
-            acks.iter().map(|ack| ack.0.as_str()).collect::<Vec<_>>(),
-            ["one", "two", "tail"]
-        );
+        assert_eq!(errors, b"one\ntail");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use pace::{Pace, Step};
 use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// As env(1) and its like have it for what is not the command's.
 const OURS: u8 = 125;
@@ -48,7 +49,7 @@ fn run(options: &Options) -> Result<Ended, String> {
         files: Files::new(&options.folder, options.seed)
             .map_err(|error| named(&options.folder, error))?,
         beside: Beside::open(&options.beside).map_err(|error| named(&options.beside, error))?,
-        pace: Pace::new(options.seed),
+        pace: Pace::new(options.seed, Duration::from_millis(options.pause)),
     };
     let signals = block_signals().map_err(plain)?;
     let refused = |error: StartError| format!("the command was not run: {error}");

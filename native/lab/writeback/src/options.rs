@@ -24,6 +24,16 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
+    /// Milliseconds without an operation after which something is done all the same; of stores to
+    /// mapped files nothing is heard
+    #[arg(
+        long,
+        value_name = "MS",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(1..=5000)
+    )]
+    pub pause: u64,
+
     /// The command and its arguments
     #[arg(
         required = true,

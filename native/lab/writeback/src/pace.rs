@@ -7,9 +7,6 @@ use std::time::Duration;
 /// that what it leaves can still be looked at whole.
 const OFTEN: u64 = 4;
 const FIRST: u64 = 64;
-/// The first pause after which something is done without an operation: of stores to mapped files
-/// nothing is heard. Each further one is twice as long.
-const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// What is done, writeback first.
@@ -24,12 +21,15 @@ pub struct Step {
 pub struct Pace {
     random: Random,
     operations: u64,
+    shortest: Duration,
     pause: Duration,
 }
 
 impl Pace {
-    pub fn new(seed: u64) -> Pace {
-        Pace { random: Random::of_stream(seed, 0), operations: 0, pause: PAUSE }
+    /// After the `shortest` pause something is done without an operation. Each further one is
+    /// twice as long.
+    pub fn new(seed: u64, shortest: Duration) -> Pace {
+        Pace { random: Random::of_stream(seed, 0), operations: 0, shortest, pause: shortest }
     }
 
     /// How long to wait for an operation.
@@ -43,7 +43,7 @@ impl Pace {
 
     pub fn before_operation(&mut self) -> Step {
         self.operations += 1;
-        self.pause = PAUSE;
+        self.pause = self.shortest;
         let rare = OFTEN * self.operations.div_ceil(FIRST);
         let mut is_due = || self.random.below(rare) == 0;
         Step { writes_back: is_due(), commits: is_due(), beside: self.random.below(2) == 0 }
@@ -58,12 +58,15 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use super::{Pace, LONGEST, PAUSE};
+    use super::{Pace, LONGEST};
+    use std::time::Duration;
+
+    const PAUSE: Duration = Duration::from_millis(10);
 
     #[test]
     fn the_same_seed_does_the_same_and_another_something_else() {
         let steps = |seed| {
-            let mut pace = Pace::new(seed);
+            let mut pace = Pace::new(seed, PAUSE);
             (0..500).map(|_| pace.before_operation()).collect::<Vec<_>>()
         };
         assert_eq!(steps(1), steps(1));
@@ -78,7 +81,7 @@ mod tests {
     #[test]
     fn a_long_program_meets_few_more_than_a_short_one() {
         for seed in 0..20 {
-            let mut pace = Pace::new(seed);
+            let mut pace = Pace::new(seed, PAUSE);
             let mut count =
                 |operations| (0..operations).filter(|_| pace.before_operation().commits).count();
             let (first, rest) = (count(64), count(64_000 - 64));
@@ -89,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_program_that_waits_is_looked_at_less_and_less() {
-        let mut pace = Pace::new(1);
+        let mut pace = Pace::new(1, PAUSE);
         let pauses = (0..12).map(|_| {
             pace.after_pause();
             pace.pause()

@@ -22,7 +22,7 @@ pub const MAX_DATA: usize = 1 << 20;
 /// Bytes of a payload: the data of a write or the value of an extended attribute, and fields.
 pub const MAX_PAYLOAD: usize = MAX_DATA + (64 << 10);
 /// Bytes of one acknowledgement, note or reason for the end.
-pub const MAX_TEXT: usize = crate::MAX_ACK_LINE;
+pub const MAX_TEXT: usize = 4 << 10;
 /// Bytes of a caller's name; the kernel's names of threads are shorter.
 pub const MAX_CALLER_NAME: usize = 64;
 /// Frames of a stack that are told.

@@ -26,11 +26,6 @@ pub enum Event {
         #[serde(rename = "data_base64")]
         data: Bytes,
     },
-    Ack {
-        id: u64,
-        line: String,
-        monotonic_ns: u64,
-    },
     Exit(Exit),
     Clock {
         id: u64,

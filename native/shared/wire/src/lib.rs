@@ -18,7 +18,7 @@ pub use line::{parse_event, parse_request, render_line, LineSplitter, SplitLine}
 pub use request::{Clock, Exec, Kill, Poweroff, Read, Refusal, Request, Start, Write};
 
 /// Raised whenever a peer of the old version would misread a message.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// Name of the virtio-serial port.
 pub const PORT_NAME: &str = "diskproof.agent";
 /// A request line, newline included.
@@ -27,8 +27,6 @@ pub const MAX_REQUEST_LINE: usize = 1 << 20;
 pub const MAX_EVENT_LINE: usize = 64 << 10;
 /// Raw bytes in one `output` event: its base64 stays below [`MAX_EVENT_LINE`].
 pub const MAX_CHUNK: usize = 32 << 10;
-/// Raw bytes in one `ack` event: even if each needs a six byte escape the event fits its line.
-pub const MAX_ACK_LINE: usize = 4 << 10;
 /// Bytes of `what` and of `why` in an `error` event.
 pub const MAX_ERROR_TEXT: usize = 1 << 10;
 /// A week: a longer deadline is a mistake of the sender.

@@ -44,8 +44,6 @@ pub struct Exec {
     pub cwd: String,
     #[serde(default, rename = "stdin_base64", skip_serializing_if = "Option::is_none")]
     pub stdin: Option<Bytes>,
-    #[serde(default)]
-    pub acks: bool,
     pub timeout_ms: u64,
 }
 

@@ -50,7 +50,7 @@ fn left_out_fields_have_their_defaults() {
     let Ok(Request::Exec(exec)) = parse_request(line) else {
         panic!("no exec");
     };
-    assert_eq!((exec.cwd.as_str(), exec.acks, exec.stdin), ("/", false, None));
+    assert_eq!((exec.cwd.as_str(), exec.stdin), ("/", None));
     assert!(exec.env.is_empty());
 }
 
@@ -64,7 +64,6 @@ fn events_ignore_what_they_do_not_know() {
 fn the_longest_events_fit_their_line() {
     for event in [
         Event::Output { id: u64::MAX, stream: Stream::Stdout, data: Bytes(vec![255; MAX_CHUNK]) },
-        Event::Ack { id: u64::MAX, line: "\u{1}".repeat(MAX_ACK_LINE), monotonic_ns: u64::MAX },
         Event::error(Some(u64::MAX), "\u{1}".repeat(99_999), "☃".repeat(99_999)),
     ] {
         assert!(render_line(&event).unwrap().len() <= MAX_EVENT_LINE);
@@ -79,11 +78,10 @@ fn any_request() -> impl Strategy<Value = Request> {
         prop::collection::btree_map(word, "[^\0]{0,12}", 0..4),
         "/[^\0]{0,12}",
         prop::option::of(prop::collection::vec(any::<u8>(), 0..99)),
-        any::<bool>(),
         1..=MAX_TIMEOUT_MS,
     )
-        .prop_map(|(id, argv, env, cwd, stdin, acks, timeout_ms)| {
-            Request::Exec(Exec { id, argv, env, cwd, stdin: stdin.map(Bytes), acks, timeout_ms })
+        .prop_map(|(id, argv, env, cwd, stdin, timeout_ms)| {
+            Request::Exec(Exec { id, argv, env, cwd, stdin: stdin.map(Bytes), timeout_ms })
         });
     let write = (any::<u64>(), "/[^\0]{0,12}", prop::collection::vec(any::<u8>(), 0..99)).prop_map(
         |(id, path, data)| Request::Write(Write { id, path, data: Bytes(data), mode: 0o644 }),
@@ -119,8 +117,8 @@ proptest! {
     }
 
     #[test]
-    fn acks_round_trip(id: u64, line in ".{0,99}", monotonic_ns: u64) {
-        let event = Event::Ack { id, line, monotonic_ns };
+    fn texts_of_errors_round_trip(id: u64, what in ".{0,99}", why in ".{0,99}") {
+        let event = Event::error(Some(id), what, why);
         prop_assert_eq!(parse_event(&render_line(&event).unwrap()).unwrap(), event);
     }
 

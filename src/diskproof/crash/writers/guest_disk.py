@@ -1,7 +1,8 @@
-"""Writers inside a guest: the disk, a file system on it, promises over the agent's channel."""
+"""Writers inside a guest: the disk, a file system on it, promises on a console of the guest."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
+from typing import Unpack
 
 from diskproof.crash.writers import WriterContext, guest_pool
 from diskproof.crash.writers.program_end import require_written
@@ -10,14 +11,23 @@ from diskproof.errors import RunFailure
 from diskproof.frontends.guest import GuestDrive
 from diskproof.guest.ours.boot import Guest
 from diskproof.guest.ours.build import PROGRAM_FOLDER
-from diskproof.guest.ours.jobs import ArrivedAck
+from diskproof.guest.ours.jobs import ExecOptions, GuestExecution
 from diskproof.guest.ours.root import MAKE_FILE_SYSTEM
 from diskproof.lab.deadline import BoundedDrive
-from diskproof.recording.folder import Recording
+from diskproof.recording.folder import Promises
 from diskproof.records import Cell, WorkloadSpec
 
 LEDGER = f"{PROGRAM_FOLDER}/diskproof-ledger"
+WRITEBACK = f"{PROGRAM_FOLDER}/diskproof-writeback"
 MOUNT_POINT = "/mnt"
+PROMISING = """exec > /dev/hvc0
+stty -F /dev/hvc0 raw -echo
+exec "$@"
+"""
+"""A write to the console returns when the line is in the log. It forgets its settings when nobody
+has it open."""
+_LEDGER_PROMISES = 'exec "$@" --acks 3 3>&1 > /dev/null'
+"""The ledger's own stdout ends with a report, which is no promise."""
 _SETUP_SECONDS = 120.0  # mkfs and mount under emulation on a busy host
 
 
@@ -37,27 +47,39 @@ def require_guest_drive(drive: Drive, writer: str) -> GuestDrive:
 def write_in_guest(
     drive: GuestDrive, argv: Sequence[str], context: WriterContext, stdin: bytes = b""
 ) -> None:
-    """Run a writer in the guest; each line that it writes to descriptor 3 is a promise.
-
-    See ``promise_to`` for when it counts.
-    """
-    channel, on_ack = drive.guest.channel, promise_to(context.recording)
-    done = channel.exec(argv, timeout=context.seconds, acks=True, on_ack=on_ack, stdin=stdin)
+    """Run a writer in the guest to its end; each line on its stdout is a promise."""
+    done = run_promising(drive, argv, context.seconds, stdin=stdin)
     if done.exit.timed_out:
-        raise RunFailure("timeout", f"{argv[0]} did not end in the guest within its time")
+        name = context.cell.workload.name
+        raise RunFailure("timeout", f"the writer {name} did not end in the guest within its time")
+    require_ended(context, done)
+
+
+def run_promising(
+    drive: GuestDrive, argv: Sequence[str], seconds: float, **options: Unpack[ExecOptions]
+) -> GuestExecution:
+    """Run a program of the guest; each line on its stdout is in the log when its write(2) returns.
+    Of one that is killed when its time is over, or with its guest, half a line is no promise."""
+    assert drive.context.promises is not None
+    promises, ended = Promises(drive.context.promises), False
+    try:
+        argv = ["sh", "-euc", PROMISING, "sh", *argv]
+        done = drive.guest.channel.exec(argv, timeout=seconds, **options)
+        ended = not done.exit.timed_out
+    finally:
+        promises.finish() if ended else promises.cut()
+    return done
+
+
+def require_ended(context: WriterContext, done: GuestExecution) -> None:
+    """Raises RunFailure ``space`` or ``workload`` when a writer did not end well."""
     status = done.exit.code if done.exit.code is not None else -(done.exit.signal or 0)
     require_written(context.cell.workload.name, status, done.stderr)
 
 
-def promise_to(recording: Recording) -> Callable[[ArrivedAck], None]:
-    """A promise counts from when the host has logged it, which is later than the guest heard it: of
-    the last milliseconds a loss may go unnoticed, none is made up.
-    """
-
-    def promise(ack: ArrivedAck) -> None:
-        recording.acknowledge(ack.line)
-
-    return promise
+def ledger_argv(*arguments: str) -> list[str]:
+    """The ledger in a guest, with its promises alone on stdout."""
+    return ["sh", "-euc", _LEDGER_PROMISES, "sh", LEDGER, *arguments]
 
 
 def make_file_system(guest: Guest, device: str, kind: str, options: str = "") -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from diskproof.crash.writers import WriterContext
-from diskproof.crash.writers.guest_disk import LEDGER, find_guest_drive, write_in_guest
+from diskproof.crash.writers.guest_disk import find_guest_drive, ledger_argv, write_in_guest
 from diskproof.crash.writers.program_end import require_written
 from diskproof.process.native import require_native
 from diskproof.qemu.disk import image_format
@@ -24,7 +24,7 @@ class LedgerWriter:
         spec, size = context.cell.workload, context.drive.facts.size
         guest = find_guest_drive(context.drive)
         if guest is not None:
-            argv = [LEDGER, "write", guest.disk.device, *disk_args(spec, size), "--acks", "3"]
+            argv = ledger_argv("write", guest.disk.device, *disk_args(spec, size))
             write_in_guest(guest, argv, context)
             return
         options = context.drive.facts.fio

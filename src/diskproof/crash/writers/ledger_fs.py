@@ -5,8 +5,8 @@ from pathlib import Path
 from diskproof.crash.writers import WriterContext
 from diskproof.crash.writers.command import PYTHON
 from diskproof.crash.writers.guest_disk import (
-    LEDGER,
     MOUNT_POINT,
+    ledger_argv,
     make_file_system,
     require_guest_drive,
     write_in_guest,
@@ -31,7 +31,7 @@ class LedgerFsWriter:
         drive = require_guest_drive(context.drive, spec.name)
         kind = spec.option("filesystem", _DEFAULT)
         make_file_system(drive.guest, drive.disk.device, kind, spec.option("mount"))
-        argv = [LEDGER, "write-files", MOUNT_POINT, *ledger_args(spec), "--acks", "3"]
+        argv = ledger_argv("write-files", MOUNT_POINT, *ledger_args(spec))
         write_in_guest(drive, argv, context)
 
     def check(self, cell: Cell) -> dict[str, object]:

@@ -56,14 +56,14 @@ umount {MOUNT_POINT}
 # $1: the server's settings. It says nothing on our descriptors, or they would never close.
 _START = f"""{_PATH}
 {_AS_SERVER} pg_ctl -D {CLUSTER} -s -w -t {_PATIENCE} -l {_LOG} -o "-k /tmp $1" start \
-  3>&- </dev/null || {{ tail -n 5 {_LOG} >&2; exit 1; }}
+  </dev/null || {{ tail -n 5 {_LOG} >&2; exit 1; }}
 """
 # $1: seconds. The client's output, line by line as it comes, is the promises. Time that is up is
 # no error. The server ends as in a crash: it has been promised one.
 _WRITE = f"""{_PATH}
 status=0
-timeout "$1" stdbuf -oL {_CLIENT} >&3 || status=$?
-{_AS_SERVER} pg_ctl -D {CLUSTER} -s -m immediate stop 3>&-
+timeout "$1" stdbuf -oL {_CLIENT} || status=$?
+{_AS_SERVER} pg_ctl -D {CLUSTER} -s -m immediate stop >&2
 [ $status = {_KILLED_BY_TIMEOUT} ] || exit $status
 """
 # The server ends in order, for the checksums of a running one's pages cannot be read.

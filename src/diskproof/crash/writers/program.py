@@ -6,25 +6,29 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from diskproof.crash.real_fs import NEIGHBOUR, between_args
 from diskproof.crash.writers import WriterContext, guest_disk
+from diskproof.crash.writers.guest_disk import MOUNT_POINT
 from diskproof.crash.writers.ledger_fs import guest_check
-from diskproof.crash.writers.program_end import require_written
 from diskproof.crash.writers.program_look import FOLDER, NAME, VARIABLES, is_startable
 from diskproof.errors import RunFailure
 from diskproof.guest.ours.boot import Guest
-from diskproof.recording.folder import Promises
 from diskproof.records import Cell
+from diskproof.study.crash import BESIDE
 
 _BROUGHT = "/tmp/brought.tar"
 _PIECE = 512 << 10
 """A request of the guest's channel takes a little more."""
 _PREPARE_SECONDS = 300.0
-PROMISING = """exec > /dev/hvc0
-stty -F /dev/hvc0 raw -echo
-exec "$@"
+_PAUSE = "100"
+"""Milliseconds: in an emulated guest a program takes as long from one operation to the next as on
+the host only where it waits."""
+_MAKE_NEIGHBOUR = f"""touch {MOUNT_POINT}/{NEIGHBOUR}
+chmod 0400 {MOUNT_POINT}/{NEIGHBOUR}
+ln {MOUNT_POINT}/{NEIGHBOUR} {MOUNT_POINT}/{NEIGHBOUR}-too
 """
-"""A write to the console returns when the line is in the log. It forgets its settings when nobody
-has it open."""
+"""With two names, for f2fs: its fsync of such a file is a checkpoint, of any other a record of that
+file alone."""
 
 
 class ProgramWriter:
@@ -45,18 +49,13 @@ class ProgramWriter:
         argv = shlex.split(spec.option("writer"))
         require_startable(guest, argv[0], shlex.split(spec.option("check"))[0])
         prepare_folder(guest, shlex.split(spec.option("prepare")), spec.name)
-        done = guest.channel.exec(
-            ["sh", "-euc", PROMISING, "sh", *argv],
-            timeout=min(float(spec.option("seconds")), context.seconds),
-            cwd=FOLDER,
-            env=VARIABLES,
-        )
-        assert context.context.promises is not None
-        promises = Promises(context.context.promises)
-        promises.cut() if done.exit.timed_out else promises.finish()
+        if context.cell.level(BESIDE):
+            between = between_args(guest_disk.WRITEBACK, context.cell, "--pause", _PAUSE)
+            argv = [*between, *argv]
+        seconds = min(float(spec.option("seconds")), context.seconds)
+        done = guest_disk.run_promising(drive, argv, seconds, cwd=FOLDER, env=VARIABLES)
         if not done.exit.timed_out:
-            status = done.exit.code if done.exit.code is not None else -(done.exit.signal or 0)
-            require_written(spec.name, status, done.stderr)
+            guest_disk.require_ended(context, done)
 
     def check(self, cell: Cell) -> dict[str, object]:
         """Mounted in a fresh guest, which recovers the journal; the program's own check there, and
@@ -84,6 +83,7 @@ def bring_folder(guest: Guest, folder: Path) -> None:
         piece = content[start : start + _PIECE]
         guest_disk.require_done(guest, ["sh", "-c", f"cat >> {_BROUGHT}"], stdin=piece)
     guest_disk.require_done(guest, ["mkdir", FOLDER])
+    guest_disk.require_done(guest, ["sh", "-euc", _MAKE_NEIGHBOUR])
     guest_disk.require_done(guest, ["tar", "-xpf", _BROUGHT, "-C", FOLDER, "--no-same-owner"])
     guest_disk.require_done(guest, ["rm", _BROUGHT])
 

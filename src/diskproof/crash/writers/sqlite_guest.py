@@ -14,7 +14,7 @@ MAX_ROWS = 800  # their statements fit one request
 _KILLED_BY_TIMEOUT = 124
 # The program's output, line by line as it comes, is the promises; it ends in time without an error.
 _SCRIPT = (
-    f'timeout "$1" stdbuf -oL sqlite3 -batch -bail {DATABASE} >&3; status=$?; '
+    f'timeout "$1" stdbuf -oL sqlite3 -batch -bail {DATABASE}; status=$?; '
     f"[ $status = {_KILLED_BY_TIMEOUT} ] || exit $status"
 )
 

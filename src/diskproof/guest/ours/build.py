@@ -28,7 +28,7 @@ IMPORTED = "imported.json"
 """In the folder of a guest that came as a file: it is wanted, whatever suite the host has."""
 AGENT = "diskproof-agent"
 # Beside it in the initramfs, in the guest in PROGRAM_FOLDER.
-PROGRAMS = ("diskproof-ledger", "diskproof-tree")
+PROGRAMS = ("diskproof-ledger", "diskproof-tree", "diskproof-writeback")
 PROGRAM_FOLDER = "/run/diskproof"
 MINIMAL = "minimal"
 """The kind of a guest that is made of what the host has (``minimal.py``)."""

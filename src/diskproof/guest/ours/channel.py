@@ -41,7 +41,7 @@ class Channel:
         connected.setblocking(False)
         self._socket = connected
         self._partial = bytearray()
-        self._lines: deque[tuple[bytes, int]] = deque()
+        self._lines: deque[bytes] = deque()
         self._jobs: dict[int, Job] = {}
         self._hello: wire.Hello | None = None
         self._last_number = 0
@@ -102,7 +102,6 @@ class Channel:
             argv[0],
             limit=options.get("limit", MAX_OUTPUT),
             on_output=options.get("on_output"),
-            on_ack=options.get("on_ack"),
         )
         request = wire.exec_request(
             job.number,
@@ -111,7 +110,6 @@ class Channel:
             env=options.get("env", {}),
             cwd=options.get("cwd", "/"),
             stdin=options.get("stdin"),
-            acks=options.get("acks", False),
         )
         self._send(self._enter(job), request)
         return job
@@ -120,7 +118,7 @@ class Channel:
         """The end of a program, within ``timeout`` seconds from now."""
         end = self._wait(job, wire.ProgramExit, timeout)
         out, err = job.data("stdout"), job.data("stderr")
-        return GuestExecution(end, out, err, tuple(job.acks), job.truncated)
+        return GuestExecution(end, out, err, job.truncated)
 
     def exec(
         self, argv: Sequence[str], *, timeout: float, **options: Unpack[ExecOptions]
@@ -250,12 +248,11 @@ class Channel:
             chunk = self._socket.recv(_CHUNK)
         except ConnectionResetError:
             chunk = b""
-        arrived_ns = time.monotonic_ns()
         if not chunk:
             raise GuestGone
         *lines, rest = chunk.split(b"\n")
         for line in lines:
-            self._lines.append((bytes(self._partial + line), arrived_ns))
+            self._lines.append(bytes(self._partial + line))
             self._partial.clear()
         self._partial += rest
         self._take_lines()
@@ -265,9 +262,9 @@ class Channel:
     def _take_lines(self) -> None:
         """In the order of their arrival, also when a callback takes in some of them."""
         while self._lines:
-            self._take_line(*self._lines.popleft())
+            self._take_line(self._lines.popleft())
 
-    def _take_line(self, line: bytes, arrived_ns: int) -> None:
+    def _take_line(self, line: bytes) -> None:
         try:
             event = wire.parse_event(line)
         except ValueError as error:
@@ -279,13 +276,13 @@ class Channel:
         elif isinstance(event, wire.Error) and event.id is None:
             raise RunFailure("guest", f"the agent says: {event.what}", event.why)
         elif event is not None:
-            self._deliver(event, arrived_ns)
+            self._deliver(event)
 
-    def _deliver(self, event: wire.Reply, arrived_ns: int) -> None:
+    def _deliver(self, event: wire.Reply) -> None:
         job = self._jobs.get(event.id) if event.id is not None else None
         if job is None:
             raise _broken(f"{type(event).__name__} for request {event.id}, which is not under way")
-        job.take(event, arrived_ns)
+        job.take(event)
         if job.final is not None:
             self._jobs.pop(job.number, None)  # a callback may have seen its end
 

@@ -4,34 +4,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
-from diskproof.errors import RunFailure
 from diskproof.guest.ours import wire
 from diskproof.guest.ours.wire import Reply
 
 MAX_OUTPUT = 64 << 20
-MAX_ACKS = 1 << 18
-
-
-@dataclass(frozen=True)
-class ArrivedAck:
-    """An acknowledged line: stamped by the guest when read there, by the host when it came."""
-
-    line: str
-    guest_ns: int
-    host_ns: int
 
 
 @dataclass(frozen=True)
 class GuestExecution:
-    """A program that ended in the guest. Output past its limit was dropped (``truncated``).
-
-    ``acks`` is empty when they went to a callback.
-    """
+    """A program that ended in the guest. Output past its limit was dropped (``truncated``)."""
 
     exit: wire.ProgramExit
     stdout: bytes
     stderr: bytes
-    acks: tuple[ArrivedAck, ...]
     truncated: bool
 
 
@@ -49,18 +34,15 @@ class ExecOptions(TypedDict, total=False):
     """How a program runs in the guest.
 
     ``env`` is its whole environment (PATH is added), ``cwd`` defaults to ``/``, without
-    ``stdin`` it reads nothing. With ``acks`` lines written to descriptor 3 are reported at once.
-    ``limit`` bounds the output that is kept, in bytes; ``on_output`` (stream, data) and
-    ``on_ack`` see everything as it comes.
+    ``stdin`` it reads nothing. ``limit`` bounds the output that is kept, in bytes; ``on_output``
+    (stream, data) sees everything as it comes.
     """
 
     env: Mapping[str, str]
     cwd: str
     stdin: bytes
-    acks: bool
     limit: int
     on_output: Callable[[str, bytes], None]
-    on_ack: Callable[[ArrivedAck], None]
 
 
 class Job:
@@ -73,27 +55,22 @@ class Job:
         *,
         limit: int = MAX_OUTPUT,
         on_output: Callable[[str, bytes], None] | None = None,
-        on_ack: Callable[[ArrivedAck], None] | None = None,
     ) -> None:
         self.number = number
         self.what = what
         self.final: Reply | None = None
         self.truncated = False
-        self.acks: list[ArrivedAck] = []
         self._streams = {name: bytearray() for name in wire.STREAMS}
         self._room = limit
         self._on_output = on_output
-        self._on_ack = on_ack
 
     def data(self, stream: str) -> bytes:
         return bytes(self._streams[stream])
 
-    def take(self, event: Reply, arrived_ns: int) -> None:
-        """Take in one event of this request. Raises RunFailure for more acks than can be kept."""
+    def take(self, event: Reply) -> None:
+        """Take in one event of this request."""
         if isinstance(event, wire.Output):
             self._take_output(event)
-        elif isinstance(event, wire.Ack):
-            self._take_ack(ArrivedAck(event.line, event.monotonic_ns, arrived_ns))
         else:
             self.final = event
 
@@ -104,11 +81,3 @@ class Job:
         self._streams[event.stream] += kept
         if self._on_output is not None:
             self._on_output(event.stream, event.data)
-
-    def _take_ack(self, ack: ArrivedAck) -> None:
-        if self._on_ack is not None:
-            self._on_ack(ack)
-        elif len(self.acks) < MAX_ACKS:
-            self.acks.append(ack)
-        else:
-            raise RunFailure("guest", f"{self.what} acknowledged more than {MAX_ACKS} lines")

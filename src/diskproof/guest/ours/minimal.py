@@ -23,7 +23,7 @@ from diskproof.records import content_id
 
 RECIPE = 2
 # Without these nothing runs in a guest; each is a program of coreutils, or any shell.
-NEEDED = ("sh", "cat", "mkdir", "rm", "test")
+NEEDED = ("sh", "cat", "mkdir", "rm", "stty", "test")
 USEFUL: Mapping[str, str] = {
     "fio": "workloads of fio",
     "dd": "workloads of dd",

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAX_EVENT_LINE = 64 << 10
 _MAX_INTEGER = (1 << 64) - 1
 STREAMS = ("stdout", "stderr", "file")
@@ -61,15 +61,6 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Ack:
-    """A line that a program acknowledged; ``monotonic_ns`` is the guest's clock."""
-
-    id: int
-    line: str
-    monotonic_ns: int
-
-
-@dataclass(frozen=True)
 class ProgramExit:
     """The end of a program; exactly one of ``code`` and ``signal`` is None."""
 
@@ -103,7 +94,7 @@ class Error:
     why: str
 
 
-Reply = Started | Output | Ack | ProgramExit | Clock | Done | Error
+Reply = Started | Output | ProgramExit | Clock | Done | Error
 Event = Hello | Reply
 
 
@@ -171,10 +162,6 @@ def _output(content: Mapping[str, object]) -> Output:
     return Output(_count(content, "id"), stream, data)
 
 
-def _ack(content: Mapping[str, object]) -> Ack:
-    return Ack(_count(content, "id"), _text(content, "line"), _count(content, "monotonic_ns"))
-
-
 def _exit(content: Mapping[str, object]) -> ProgramExit:
     code, signal = _optional(content, "code"), _optional(content, "signal")
     if (code is None) == (signal is None):
@@ -204,7 +191,6 @@ _PARSERS: Mapping[str, Callable[[Mapping[str, object]], Event]] = {
     "hello": _hello,
     "started": _started,
     "output": _output,
-    "ack": _ack,
     "exit": _exit,
     "clock": _clock,
     "done": lambda content: Done(_count(content, "id")),
@@ -274,7 +260,6 @@ def exec_request(
     env: Mapping[str, str],
     cwd: str,
     stdin: bytes | None,
-    acks: bool,
 ) -> Request:
     request: dict[str, object] = {
         "op": "exec",
@@ -282,7 +267,6 @@ def exec_request(
         "argv": list(argv),
         "env": dict(env),
         "cwd": cwd,
-        "acks": acks,
         "timeout_ms": timeout_ms(seconds),
     }
     if stdin is not None:

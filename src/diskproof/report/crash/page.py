@@ -7,6 +7,7 @@ from diskproof.records.verdicts import VerdictRow
 from diskproof.report import durability, layout
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.crash.cause_table import cause_rows, causes_of, causes_sentence
+from diskproof.report.crash.cell_names import crash_labels
 from diskproof.report.crash.chart import coverage_chart, timeline_chart
 from diskproof.report.crash.table import render_verdicts
 from diskproof.report.view import StudyView
@@ -44,7 +45,7 @@ def _tables(verdicts: Verdicts, view: StudyView, best: int) -> Sequence[layout.S
 
 def _page(verdicts: Verdicts, view: StudyView, draw: Draw) -> Mapping[str, object]:
     """The study's own verdicts by cell, with the pictures of its worst losses."""
-    rows = list(zip(durability.crash_labels(verdicts), verdicts, strict=True))
+    rows = list(zip(crash_labels(verdicts), verdicts, strict=True))
     faults = [f for f in FAULT_WORDS if any(row.verdict.fault == f for _, row in rows)]
     return {
         "rows": rows,

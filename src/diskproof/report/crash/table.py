@@ -6,7 +6,8 @@ from typing import Any
 from diskproof.records.operations import UnsyncedJson
 from diskproof.records.verdicts import VerdictRow
 from diskproof.report import layout
-from diskproof.report.durability import VerdictText, crash_labels, further_words, render_age
+from diskproof.report.crash.cell_names import crash_labels
+from diskproof.report.durability import VerdictText, further_words, render_age
 from diskproof.units import render_bytes, render_seconds
 
 _MOST_FILES = 30

@@ -8,8 +8,8 @@ use clap::Parser;
 use diskproof_supervise::calls::{SYNC, SYNCFS};
 use diskproof_supervise::filter::Instruction;
 use diskproof_supervise::{
-    block_signals, build_filter, start, start_plain, Action, Answer, Child, Command, Ended,
-    Listener, Notification, Received, Rule, Signals, StartError,
+    block_signals, build_filter, start, start_plain, tell_end, Action, Answer, Child, Command,
+    Ended, Listener, Notification, Received, Rule, Signals, StartError,
 };
 use diskproof_words::{plain_reason, typed};
 use options::Options;
@@ -18,24 +18,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-/// As env(1) and its like have it for what is not the command's.
-const OURS: u8 = 125;
-
 fn main() -> ExitCode {
     let options = typed("crash", Options::try_parse());
-    match run(&options) {
-        Ok(ended) => {
-            if let Some(error) = &ended.exec_error {
-                let program = options.command[0].to_string_lossy();
-                eprintln!("diskproof-syncs: {program} cannot be run: {}", plain_reason(error));
-            }
-            ExitCode::from(ended.code)
-        }
-        Err(why) => {
-            eprintln!("diskproof-syncs: {why}");
-            ExitCode::from(OURS)
-        }
-    }
+    tell_end("diskproof-syncs", &options.command[0], run(&options))
 }
 
 fn run(options: &Options) -> Result<Ended, String> {

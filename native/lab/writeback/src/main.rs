@@ -9,7 +9,7 @@ mod pace;
 use clap::Parser;
 use commit::Beside;
 use diskproof_supervise::{
-    block_signals, start, Answer, Child, Command, Ended, Received, Signals, StartError,
+    block_signals, start, tell_end, Answer, Child, Command, Ended, Received, Signals, StartError,
 };
 use diskproof_words::{plain_reason, typed};
 use files::Files;
@@ -20,24 +20,9 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// As env(1) and its like have it for what is not the command's.
-const OURS: u8 = 125;
-
 fn main() -> ExitCode {
     let options = typed("crash", Options::try_parse());
-    match run(&options) {
-        Ok(ended) => {
-            if let Some(error) = &ended.exec_error {
-                let program = options.command[0].to_string_lossy();
-                eprintln!("diskproof-writeback: {program} cannot be run: {}", plain_reason(error));
-            }
-            ExitCode::from(ended.code)
-        }
-        Err(why) => {
-            eprintln!("diskproof-writeback: {why}");
-            ExitCode::from(OURS)
-        }
-    }
+    tell_end("diskproof-writeback", &options.command[0], run(&options))
 }
 
 fn run(options: &Options) -> Result<Ended, String> {

@@ -28,7 +28,7 @@ pub use diskproof_session::{Arrived, Signals};
 pub use error::StartError;
 pub use filter::{build_filter, Action, Condition, Rule, Test};
 pub use listener::{Answer, Listener, Notification, Received};
-pub use wait::{Child, Ended};
+pub use wait::{tell_end, Child, Ended};
 
 use rustix::process::Signal;
 

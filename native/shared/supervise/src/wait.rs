@@ -1,9 +1,12 @@
 //! The command's process and its end.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::process::ExitCode;
 
 use diskproof_session::Signals;
+use diskproof_words::plain_reason;
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::net::{recv, RecvFlags};
 use rustix::process::{getpid, kill_process, waitpid, Pid, Signal, WaitOptions, WaitStatus};
@@ -22,6 +25,24 @@ pub struct Ended {
     pub code: u8,
     /// Why it could not be executed.
     pub exec_error: Option<io::Error>,
+}
+
+/// The exit code of a tool whose only task is its command; why that was not run is told on stderr.
+/// 125 is for the tool's own failures, as env(1) and its like have it.
+pub fn tell_end(tool: &str, program: &OsStr, ended: Result<Ended, String>) -> ExitCode {
+    match ended {
+        Ok(ended) => {
+            if let Some(error) = &ended.exec_error {
+                let program = program.to_string_lossy();
+                eprintln!("{tool}: {program} cannot be run: {}", plain_reason(error));
+            }
+            ExitCode::from(ended.code)
+        }
+        Err(why) => {
+            eprintln!("{tool}: {why}");
+            ExitCode::from(125)
+        }
+    }
 }
 
 impl Child {

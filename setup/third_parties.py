@@ -72,7 +72,7 @@ def _crates() -> list[Part]:
                 package["version"],
                 package["license"].replace("/", " OR "),  # as was written before SPDX
                 sums[package["name"], package["version"]],
-                _texts(folder),
+                _texts(folder) or _named_text(folder, package["license"]),
                 tuple(sorted(set(names))),
             )
         )
@@ -82,6 +82,16 @@ def _crates() -> list[Part]:
 def _texts(folder: Path) -> tuple[tuple[str, str], ...]:
     files = sorted(path for path in folder.iterdir() if TEXTS.match(path.name) and path.is_file())
     return tuple((path.name, path.read_text(errors="replace")) for path in files)
+
+
+def _named_text(folder: Path, licence: str) -> tuple[tuple[str, str], ...]:
+    """Of a crate that has no such file: the copyright that its source begins with, and the text of
+    the licence that it names."""
+    text, source = ROOT / "setup" / "licences" / f"{licence}.txt", folder / "src" / "lib.rs"
+    if not text.exists() or not source.exists():
+        return ()
+    head = re.findall(r"^// (Copyright .+)$", source.read_text()[:1000], re.MULTILINE)
+    return ((text.name, "\n".join([*head, "", text.read_text()])),) if head else ()
 
 
 class _Words(html.parser.HTMLParser):

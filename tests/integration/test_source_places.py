@@ -149,6 +149,39 @@ def test_callers_are_told_where_a_frame_pointer_is_kept(tmp_path: Path, options:
         assert told == ["make", "middle", *around, "main"], path
 
 
+# The same system call at the same depth of the stack, from two lines by turns and at random.
+TURNS = """#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+__attribute__((noipa)) static void put(int file) {
+    if (write(file, "x", 1) < 0) abort();
+    asm volatile("");
+}
+
+int main(void) {
+    int even = open("even", O_WRONLY | O_CREAT, 0644), odd = open("odd", O_WRONLY | O_CREAT, 0644);
+    for (int turn = 0; turn < 200; turn++) {
+        if (turn < 100 ? turn % 2 : rand() % 2)
+            put(odd);  // ODD
+        else
+            put(even);  // EVEN
+    }
+    return 0;
+}
+"""
+
+
+def test_a_walk_that_is_known_again_is_of_the_same_line(tmp_path: Path) -> None:
+    found, _ = record(tmp_path, compile_program(tmp_path, TURNS, "-g", "-O2"))
+    written = [one for one in found if one["operation"] == "write"]
+    assert len(written) == 200
+    for one in written:
+        told = [(each["function"], each["line"]) for each in one["by"]["frames"][:2]]
+        assert told[0][0] == "put"
+        assert told[1] == ("main", line_of(TURNS, one["path"].upper()))
+
+
 def test_without_debug_symbols_the_function_and_without_any_the_address(tmp_path: Path) -> None:
     program = compile_program(tmp_path, CHANGES, "-O2")
     for strips in (False, True):

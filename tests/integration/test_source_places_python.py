@@ -188,6 +188,38 @@ def check_frames(tmp_path: Path, found: list[dict[str, Any]]) -> None:
     assert renamed[1] == "nested" and begin <= renamed[2] <= begin + 2
 
 
+TURNS = """#!/usr/bin/python3 -B
+import os, random
+
+def put(file):
+    os.write(file, b"x")
+
+even, odd = (os.open(name, os.O_WRONLY | os.O_CREAT) for name in ("even", "odd"))
+for turn in range(200):
+    kept = [0] * random.randrange(40000)
+    if turn % 2 if turn < 100 else random.random() < 0.5:
+        put(odd)  # ODD
+    else:
+        put(even)  # EVEN
+"""
+
+
+@pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="there is no python3")
+def test_a_walk_that_is_known_again_is_of_the_same_line(tmp_path: Path) -> None:
+    """In functions that are the same but for the line, while memory comes and goes."""
+    if version_of("/usr/bin/python3") not in KNOWN:
+        pytest.skip("the distribution's Python is not known")
+    script = tmp_path / "app.py"
+    script.write_text(TURNS)
+    script.chmod(0o755)
+    found, _ = record(tmp_path, script)
+    written = [one for one in found if one["operation"] == "write"]
+    assert len(written) == 200
+    for one in written:
+        told = [(each["function"], each["line"]) for each in one["by"]["frames"][:2]]
+        assert told == [("put", 5), ("<module>", line_of(TURNS, one["path"].upper()))]
+
+
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
 def test_what_lies_of_being_python_holds_nothing_up(tmp_path: Path) -> None:
     program = compile_program(tmp_path, LIAR, "-rdynamic", "-w").rename(tmp_path / "python3.11")

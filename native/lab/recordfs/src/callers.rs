@@ -16,7 +16,8 @@ use std::os::unix::fs::FileExt;
 use diskproof_wire::crash_log::{Address, Operation, MAX_CALLER_NAME};
 use rustix::fs::{openat, Mode, OFlags, CWD};
 
-use crate::stacks::{Asking, Call, Stacks, Tell};
+use crate::stacks::memo::Memos;
+use crate::stacks::{Asking, Call, Stacks, Tell, Waiting};
 
 /// Threads whose files are kept open; with more all of them are looked up anew.
 const MOST: usize = 128;
@@ -42,6 +43,7 @@ struct Known {
     own: u32,
     /// In the log, by stack; that without one is the thread's wherever it is.
     numbers: HashMap<Box<[Address]>, u32>,
+    memos: Memos,
 }
 
 type Name = ([u8; MAX_CALLER_NAME], usize);
@@ -60,11 +62,26 @@ impl Callers {
     fn number(&mut self, thread: u32, call: Call, tell: Tell<'_>) -> Option<u32> {
         let known = self.known.get_mut(&thread)?;
         let process = known.process?;
-        let mut frames = Vec::new();
+        let (mut frames, mut memo) = (Vec::new(), None);
         if let (Some(stacks), Some(syscall)) = (&mut self.stacks, &known.syscall) {
-            let asking = Asking { process, thread, own: known.own };
-            frames = stacks.take(asking, syscall, call, tell);
+            if let Some(at) = Waiting::read(syscall, call) {
+                if let Some(number) = known.memos.find(at) {
+                    return Some(number);
+                }
+                let asking = Asking { process, thread, own: known.own };
+                (frames, memo) = stacks.take(asking, at, tell);
+            }
         }
+        let number = self.number_of(thread, frames, tell)?;
+        if let (Some(known), Some(memo)) = (self.known.get_mut(&thread), memo) {
+            known.memos.keep(memo, number);
+        }
+        Some(number)
+    }
+
+    fn number_of(&mut self, thread: u32, mut frames: Vec<Address>, tell: Tell<'_>) -> Option<u32> {
+        let known = self.known.get_mut(&thread)?;
+        let process = known.process?;
         if let Some(number) = known.numbers.get(&frames[..]) {
             return Some(*number);
         }
@@ -111,7 +128,15 @@ impl Known {
         let process = find_process(&status)?;
         let own = find_own_number(&status).unwrap_or(thread);
         let syscall = if with_stacks { open("syscall") } else { None };
-        Some(Known { comm, syscall, name, process, own, numbers: HashMap::new() })
+        Some(Known {
+            comm,
+            syscall,
+            name,
+            process,
+            own,
+            numbers: HashMap::new(),
+            memos: Memos::default(),
+        })
     }
 }
 
@@ -208,7 +233,15 @@ mod tests {
         for number in 1..=MOST as u32 + 1 {
             let comm = File::open("/proc/self/comm").unwrap();
             let (name, process, syscall) = (([0; 64], 0), None, None);
-            let known = Known { comm, syscall, name, process, own: 0, numbers: HashMap::new() };
+            let known = Known {
+                comm,
+                syscall,
+                name,
+                process,
+                own: 0,
+                numbers: HashMap::new(),
+                memos: Memos::default(),
+            };
             callers.known.insert(number << 24, known);
         }
         assert_eq!(ask(&mut callers, own).0, 1);

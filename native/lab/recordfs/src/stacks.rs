@@ -13,6 +13,7 @@ mod elf;
 mod exports;
 mod go;
 mod maps;
+pub mod memo;
 mod perf_map;
 mod python;
 mod rules;
@@ -25,10 +26,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use diskproof_wire::crash_log::{Address, Operation, MAX_FRAMES};
+use diskproof_wire::crash_log::{is_carrier, Address, Operation, MAX_FRAMES};
 use rustix::io::Errno;
 
 use self::address_space::{AddressSpace, Found, Stack};
+use self::memo::Memo;
 use self::rules::{Base, SavedBase, Unwind};
 use self::sources::Sources;
 use self::symbols::Source;
@@ -112,17 +114,14 @@ impl Stacks {
         Stacks { own_device, tables: Tables::new(own_device), ..Stacks::default() }
     }
 
-    /// The frames of a thread that waits, the innermost first; none when they cannot be told.
+    /// The frames of a thread that waits, the innermost first, and how they are known again; none
+    /// when they cannot be told.
     pub fn take(
         &mut self,
         Asking { process, thread, own }: Asking,
-        syscall: &File,
-        call: Call,
+        at: Waiting,
         tell: Tell<'_>,
-    ) -> Vec<Address> {
-        let Some(at) = read_syscall(syscall).filter(|at| call.can_be(at.number)) else {
-            return Vec::new();
-        };
+    ) -> (Vec<Address>, Option<Memo>) {
         let known = self.spaces.remove(&process);
         let (current, before) = match known {
             Some(space) if space.is_current() => (Some(space), None),
@@ -138,8 +137,9 @@ impl Stacks {
         let Some((mut stack, mut space)) =
             current.and_then(with_stack).or_else(|| with_stack(opened()?))
         else {
-            return Vec::new();
+            return (Vec::new(), None);
         };
+        space.seen.begin();
         let mut frames = self.walk(&mut space, &mut stack, at, tell);
         if self.spaces.len() >= MOST_SPACES {
             self.spaces.clear();
@@ -147,14 +147,17 @@ impl Stacks {
         if self.addresses.len() < MOST_ADDRESSES {
             self.addresses.extend(frames.iter().filter(|frame| !self.sources.has(frame)));
         }
-        let of_script = space.python(self.own_device).map(|python| python.frames(&space, own));
+        let python = space.python(self.own_device);
+        let pages = python.is_some().then_some(space.pages);
+        let of_script = python.map(|python| python.frames(&space, own));
         let of_script = of_script.into_iter().flatten();
         let of_script: Vec<_> =
             of_script.map_while(|source| self.script_address(source, tell)).collect();
         frames.splice(..0, of_script);
         frames.truncate(MAX_FRAMES);
+        let memo = Memo::new(at, thread, space.files.clone(), pages, &space.seen);
         self.spaces.insert(process, space);
-        frames
+        (frames, memo)
     }
 
     /// Tells the source of all addresses, as far as it is found in a few seconds.
@@ -163,8 +166,15 @@ impl Stacks {
         let mut modules: Vec<_> = self.modules.iter().collect();
         modules.sort_unstable_by_key(|(_, number)| **number);
         let modules: Vec<_> = modules.into_iter().map(|(module, _)| module.clone()).collect();
-        let mut addresses: Vec<_> = self.addresses.iter().copied().collect();
+        let is_asked = |address: &&Address| {
+            let module = (address.module as usize).checked_sub(1).and_then(|at| modules.get(at));
+            module.is_some_and(|module| !is_carrier(&module.path))
+        };
+        let mut addresses: Vec<_> = self.addresses.iter().filter(is_asked).copied().collect();
         addresses.sort_unstable();
+        if addresses.is_empty() {
+            return Ok(());
+        }
         symbols::look_up(&modules, &addresses, &mut tell)
     }
 
@@ -261,29 +271,30 @@ fn leave(
 
 /// A thread in a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Waiting {
+pub struct Waiting {
     number: i64,
     stack: u64,
     address: u64,
 }
 
-fn read_syscall(file: &File) -> Option<Waiting> {
-    let mut text = [0; 256];
-    let length = file.read_at(&mut text, 0).ok()?;
-    parse_syscall(&text[..length])
+impl Waiting {
+    /// None where it may be somewhere else by now.
+    pub fn read(syscall: &File, call: Call) -> Option<Waiting> {
+        let mut text = [0; 256];
+        let length = syscall.read_at(&mut text, 0).ok()?;
+        parse_syscall(&text[..length]).filter(|at| call.can_be(at.number))
+    }
 }
 
 /// `NUMBER SIX ARGUMENTS STACK ADDRESS`; anything else is no thread in a system call.
 fn parse_syscall(text: &[u8]) -> Option<Waiting> {
     let text = std::str::from_utf8(text).ok()?;
-    let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    let [number, _, _, _, _, _, _, stack, address] = words[..] else { return None };
-    let hexadecimal = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
-    Some(Waiting {
-        number: number.parse().ok()?,
-        stack: hexadecimal(stack)?,
-        address: hexadecimal(address)?,
-    })
+    let mut words = text.split_ascii_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let mut words = words.skip(6);
+    let mut hexadecimal = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    let (stack, address) = (hexadecimal()?, hexadecimal()?);
+    words.next().is_none().then_some(Waiting { number, stack, address })
 }
 
 #[cfg(test)]

@@ -4,30 +4,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use diskproof_wire::crash_log::{Address, Operation};
+use diskproof_wire::crash_log::{is_carrier, Address, Operation};
 use serde::Serialize;
 
 use crate::operation::Caller;
 
 /// Functions that are told of one operation.
 const MOST_TOLD: usize = 5;
-/// Libraries that only carry out what a program asks of the kernel, by the beginnings of their
-/// files' names.
-const CARRIERS: [&str; 13] = [
-    "libc.so",
-    "libc-2.",
-    "ld-linux",
-    "ld-musl",
-    "libc.musl",
-    "libpthread",
-    "libm.so",
-    "librt",
-    "libdl",
-    "libstdc++.so",
-    "libc++.so",
-    "libc++abi.so",
-    "libgcc_s.so",
-];
 /// Where the sources of standard libraries are, parts of which are compiled into programs.
 const CARRIERS_SOURCES: [&str; 2] = ["/rustc/", "/usr/include/"];
 /// What Go itself asks the kernel with, and packages below which all does.
@@ -65,8 +48,7 @@ impl SourcePlace {
     }
 
     fn is_carrier(&self) -> bool {
-        let name = self.module.rsplit('/').next().unwrap_or_default();
-        CARRIERS.iter().any(|begin| name.starts_with(begin))
+        is_carrier(self.module.as_bytes())
             || CARRIERS_SOURCES.iter().any(|begin| self.file.starts_with(begin))
     }
 

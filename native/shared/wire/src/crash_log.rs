@@ -2,12 +2,14 @@
 //!
 //! `docs/crash-log.md` is the contract, `tests/golden/crash-log/` holds an example of every record.
 
+mod carriers;
 mod fields;
 mod header;
 mod operation;
 mod reader;
 mod record;
 
+pub use carriers::is_carrier;
 pub use fields::MAX_NAME;
 pub use header::{Header, HEADER_LENGTH, MAGIC};
 pub use operation::{Address, Entry, Flags, Name, Operation};

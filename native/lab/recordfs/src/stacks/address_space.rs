@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::elf::{find_build_id, parse_headers, Headers, HEADERS};
 use super::go::Go;
 use super::maps::{parse, Mapping};
+use super::memo::Seen;
 use super::python::Python;
 use super::rules::Rules;
 use super::Module;
@@ -22,14 +23,34 @@ const MOST_MODULES: usize = 1024;
 
 pub struct AddressSpace {
     process: u32,
-    pub memory: File,
-    /// Its size changes with every mapping.
-    statm: File,
-    pages: u64,
+    pub files: Arc<Files>,
+    pub pages: u64,
+    pub seen: Seen,
     mappings: Vec<Mapping>,
     pub modules: Vec<Loaded>,
     /// None until it was looked for.
     python: Option<Option<Arc<Python>>>,
+}
+
+/// The files of a process in /proc.
+pub struct Files {
+    pub memory: File,
+    /// Its size changes with every mapping.
+    statm: File,
+}
+
+impl Files {
+    pub fn open(thread: u32) -> Option<Files> {
+        let open = |name: &str| File::open(format!("/proc/{thread}/{name}")).ok();
+        Some(Files { memory: open("mem")?, statm: open("statm")? })
+    }
+
+    pub fn read_pages(&self) -> Option<u64> {
+        let mut text = [0; 64];
+        let length = self.statm.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(&text[..length]).ok()?;
+        text.split(' ').next()?.parse().ok()
+    }
 }
 
 /// A module in memory.
@@ -64,17 +85,17 @@ pub enum Found {
 
 impl AddressSpace {
     pub fn open(process: u32, thread: u32) -> Option<AddressSpace> {
-        let open = |name: &str| File::open(format!("/proc/{thread}/{name}")).ok();
-        let (memory, statm) = (open("mem")?, open("statm")?);
-        let pages = read_pages(&statm)?;
+        let files = Arc::new(Files::open(thread)?);
+        let pages = files.read_pages()?;
+        let maps = File::open(format!("/proc/{thread}/maps")).ok()?;
         let mut text = Vec::new();
-        open("maps")?.take(MOST_MAPS).read_to_end(&mut text).ok()?;
+        maps.take(MOST_MAPS).read_to_end(&mut text).ok()?;
         let mappings = parse(&text);
         Some(AddressSpace {
             process,
-            memory,
-            statm,
+            files,
             pages,
+            seen: Seen::default(),
             mappings,
             modules: Vec::new(),
             python: None,
@@ -83,7 +104,7 @@ impl AddressSpace {
 
     /// Whether nothing was mapped since.
     pub fn is_current(&self) -> bool {
-        read_pages(&self.statm) == Some(self.pages)
+        self.files.read_pages() == Some(self.pages)
     }
 
     fn mapping(&self, address: u64) -> Option<&Mapping> {
@@ -111,7 +132,7 @@ impl AddressSpace {
         if !is_known || end > mapping.to {
             return None;
         }
-        self.memory.read_exact_at(bytes, address).ok()
+        self.files.memory.read_exact_at(bytes, address).ok()
     }
 
     /// Where what is not run of a file lies.
@@ -127,7 +148,7 @@ impl AddressSpace {
         let mut opened = AddressSpace::open(self.process, thread)?;
         // After exec(2) nothing can be read from what was open before.
         let module = self.modules.first()?;
-        self.memory.read_exact_at(&mut [0], module.from).ok()?;
+        self.files.memory.read_exact_at(&mut [0], module.from).ok()?;
         opened.python = self.python.filter(Option::is_some);
         if self.modules.len() <= MOST_MODULES {
             opened.modules = self.modules;
@@ -167,7 +188,7 @@ impl AddressSpace {
             return Some(Found::Module(at));
         }
         let mut bytes = [0; HEADERS];
-        self.memory.read_exact_at(&mut bytes, from).ok()?;
+        self.files.memory.read_exact_at(&mut bytes, from).ok()?;
         let headers = parse_headers(&bytes)?;
         let bias = from.wrapping_sub(headers.first);
         let build_id = self.read_build_id(&headers, bias).unwrap_or_default();
@@ -179,7 +200,7 @@ impl AddressSpace {
     fn read_build_id(&self, headers: &Headers, bias: u64) -> Option<Vec<u8>> {
         headers.notes.iter().find_map(|&(from, to)| {
             let mut bytes = vec![0; to.checked_sub(from)?.try_into().ok()?];
-            self.memory.read_exact_at(&mut bytes, from.wrapping_add(bias)).ok()?;
+            self.files.memory.read_exact_at(&mut bytes, from.wrapping_add(bias)).ok()?;
             find_build_id(&bytes)
         })
     }
@@ -197,13 +218,6 @@ impl AddressSpace {
         let path = format!("/tmp/perf-{}.map", self.process).into_bytes();
         Module { inode: 0, build_id: Vec::new(), path }
     }
-}
-
-fn read_pages(statm: &File) -> Option<u64> {
-    let mut text = [0; 64];
-    let length = statm.read_at(&mut text, 0).ok()?;
-    let text = std::str::from_utf8(&text[..length]).ok()?;
-    text.split(' ').next()?.parse().ok()
 }
 
 /// A stack, read by the page.
@@ -224,13 +238,15 @@ impl Stack {
             self.read_page(space, page)?;
         }
         let at = (address - page) as usize;
-        Some(u64::from_le_bytes(self.bytes.get(at..at + 8)?.try_into().ok()?))
+        let bytes = self.bytes.get(at..at + 8)?;
+        space.seen.add(address, bytes);
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 
     fn read_page(&mut self, space: &AddressSpace, page: u64) -> Option<()> {
         // Nothing is at a page that could not be read.
         self.page = 0;
-        space.memory.read_exact_at(&mut self.bytes[..], page).ok()?;
+        space.files.memory.read_exact_at(&mut self.bytes[..], page).ok()?;
         self.page = page;
         Some(())
     }

@@ -87,10 +87,10 @@ impl Python {
     }
 
     fn first_frame(&self, memory: &Memory<'_>, number: u32) -> Option<u64> {
-        let threads = self.threads(memory);
-        let is_native = |state: &&Vec<u8>| {
+        let is_native = |state: &[u8]| {
             self.layout.native_id.and_then(|at| word(state, at)) == Some(number.into())
         };
+        let threads = self.threads(memory, is_native);
         // After fork(2) the number of itself may be the parent's; glibc's is right.
         let is_of_glibc = |state: &&Vec<u8>| {
             let at = word(state, self.layout.thread_id)
@@ -98,7 +98,8 @@ impl Python {
             let told = at.and_then(|at| memory.structure(at, 4));
             told.is_some_and(|told| told == number.to_le_bytes())
         };
-        let state = threads.iter().find(is_native).or_else(|| threads.iter().find(is_of_glibc))?;
+        let native = threads.last().filter(|state| is_native(state));
+        let state = native.or_else(|| threads.iter().find(is_of_glibc))?;
         match self.layout.current {
             Current::Direct(at) => word(state, at),
             Current::Through(at, further) => memory.word(word(state, at)?.checked_add(further)?),
@@ -106,8 +107,8 @@ impl Python {
         .filter(|&frame| frame != 0)
     }
 
-    /// The states of all threads.
-    fn threads(&self, memory: &Memory<'_>) -> Vec<Vec<u8>> {
+    /// The states of all threads up to the one that is wanted.
+    fn threads(&self, memory: &Memory<'_>, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
         let layout = &self.layout;
         let (Current::Direct(current) | Current::Through(current, _)) = layout.current;
         let last = [current, layout.thread_id, layout.next_thread, layout.native_id.unwrap_or(0)];
@@ -120,7 +121,11 @@ impl Python {
             while let Some(state) = thread.filter(|&at| at != 0 && found.len() < MOST_THREADS) {
                 let Some(state) = memory.structure(state, length) else { break };
                 thread = word(&state, layout.next_thread);
+                let is_last = is_wanted(&state);
                 found.push(state);
+                if is_last {
+                    return found;
+                }
             }
             interpreter = memory.word(this.wrapping_add(layout.next_interpreter));
         }
@@ -225,7 +230,9 @@ struct Memory<'a> {
 
 impl Memory<'_> {
     fn read(&self, at: u64, bytes: &mut [u8]) -> Option<()> {
-        self.space.read(self.file, at, bytes)
+        self.space.read(self.file, at, bytes)?;
+        self.space.seen.add(at, bytes);
+        Some(())
     }
 
     fn structure(&self, at: u64, length: u64) -> Option<Vec<u8>> {

@@ -180,7 +180,7 @@ impl Rules {
 pub fn is_behind_call(space: &AddressSpace, address: u64) -> bool {
     let mut before = [0; LONGEST];
     let at = address.checked_sub(LONGEST as u64);
-    at.is_some_and(|at| space.memory.read_exact_at(&mut before, at).is_ok())
+    at.is_some_and(|at| space.files.memory.read_exact_at(&mut before, at).is_ok())
         && ends_in_call(&before)
 }
 

@@ -57,7 +57,7 @@ impl Tables {
             let known = self.rules.get(&module.named).filter(|_| !module.named.build_id.is_empty());
             let rules = match known {
                 Some(rules) => rules.clone(),
-                None => Arc::new(Rules::read(&space.memory, module)?),
+                None => Arc::new(Rules::read(&space.files.memory, module)?),
             };
             if !module.named.build_id.is_empty() && self.rules.len() < MOST {
                 self.rules.insert(module.named.clone(), rules.clone());

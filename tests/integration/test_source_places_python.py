@@ -188,6 +188,21 @@ def check_frames(tmp_path: Path, found: list[dict[str, Any]]) -> None:
     assert renamed[1] == "nested" and begin <= renamed[2] <= begin + 2
 
 
+@pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="there is no python3")
+def test_a_script_in_a_pid_namespace_of_its_own_is_told(tmp_path: Path) -> None:
+    """Where its threads have other numbers than the recorder sees."""
+    if version_of("/usr/bin/python3") not in KNOWN:
+        pytest.skip("the distribution's Python is not known")
+    script = write_script(tmp_path, "/usr/bin/python3")
+    around = tmp_path / "around"
+    around.write_text(f"#!/bin/sh\nexec unshare --pid --fork {script}\n")
+    around.chmod(0o755)
+    found, _ = record(tmp_path, around)
+    for path, function, mark in (("made", "work", "THREAD"), ("forked", "<module>", "FORK")):
+        told = place_of(found, "mkdir", path)
+        assert told == ("app.py", function, line_of(SCRIPT, mark)), path
+
+
 TURNS = """#!/usr/bin/python3 -B
 import os, random
 

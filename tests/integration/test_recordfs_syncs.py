@@ -13,7 +13,13 @@ import pytest
 
 from diskproof.process.native import require_native
 from support.crash_logs import MAPPED, Record
-from support.recording import Recording, make_places, needs_fuse, start_recording
+from support.recording import (
+    Recording,
+    make_places,
+    needs_fuse,
+    open_folder,
+    start_recording,
+)
 
 pytestmark = needs_fuse
 PAGE = mmap.PAGESIZE
@@ -113,6 +119,21 @@ def test_where_nobody_may_watch_the_command_runs_all_the_same(tmp_path: Path) ->
         records = recording.finish()
     assert ended.returncode == 7 and "count for nothing" in ended.stderr
     assert done(records) == ["sync"], "the outer one hears it"
+
+
+def test_an_ordinary_users_syncs_are_heard() -> None:
+    """Who may set no filter without giving up set-user-ID programs."""
+    with open_folder() as folder, start_recording(make_places(folder)) as recording:
+        program = shutil.copy(require_native("diskproof-syncs"), folder / "syncs")
+        recording.mount.chmod(0o777)
+        user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+        words = [*user, program, "--folder", ".", "--", "sh", "-c", "echo a > a; sync; sync -f a"]
+        ended = subprocess.run(
+            words, cwd=recording.mount, capture_output=True, text=True, timeout=60, check=False
+        )
+        records = recording.finish()
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert done(records) == ["write", "sync", "sync"]
 
 
 def test_a_folder_that_nobody_records_is_told(tmp_path: Path) -> None:

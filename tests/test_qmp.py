@@ -133,6 +133,8 @@ def interrupted_at(call: int) -> Iterator[None]:
         sys.setprofile(None)
 
 
+# It may come between a coroutine and what waits for it.
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @pytest.mark.parametrize("call", range(1, 2000, 37))
 def test_ctrl_c_at_any_moment_is_heard_once(call: int, capfd: pytest.CaptureFixture[str]) -> None:
     with monitor(lambda request: _line({"return": {}, "id": request["id"]})) as sock:

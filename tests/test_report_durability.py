@@ -233,7 +233,7 @@ def test_rules_that_say_the_same_are_named_together() -> None:
     assert told == f"{rules}; btrfs: kept so far"
     f2fs = replace(so_far, fault="power-f2fs")
     assert profiles_text([*verdicts, so_far, f2fs]) == (
-        f"{rules}; btrfs, f2fs: kept so far. A real f2fs was seen to lose contents that its rules "
+        f"{rules}; btrfs, f2fs: kept so far. A real f2fs was seen to lose files that its rules "
         "keep: --on asks the real one (with --in-guest, where this kernel lacks it)"
     )
     assert profiles_text(verdicts[:1]) == ""

@@ -8,6 +8,6 @@ def doubt_text(kept: list[str]) -> str:
     if "f2fs" not in kept:
         return ""
     return (
-        ". A real f2fs was seen to lose contents that its rules keep: --on asks the real one "
+        ". A real f2fs was seen to lose files that its rules keep: --on asks the real one "
         "(with --in-guest, where this kernel lacks it)"
     )

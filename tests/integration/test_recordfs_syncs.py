@@ -7,13 +7,16 @@ import mmap
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from diskproof.process.native import require_native
 from support.crash_logs import MAPPED, Record
 from support.recording import (
+    DEADLINE,
     Recording,
     make_places,
     needs_fuse,
@@ -55,6 +58,14 @@ def heard(recording: Recording, *command: str) -> subprocess.CompletedProcess[st
     )
 
 
+def has_ended(process: psutil.Process) -> bool:
+    """Also where nobody waits for it."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
 def done(records: list[Record]) -> list[str]:
     """Writes and syncs, in their order."""
     return [each.kind for each in records if each.kind in ("write", "sync")]
@@ -84,31 +95,50 @@ def test_syncs_of_other_file_systems_are_none_of_ours(tmp_path: Path) -> None:
     assert done(records) == ["write"]
 
 
-def test_what_was_stored_in_mapped_pages_is_there_before_the_sync(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--page-cache",)], ids=["direct", "page-cache"])
+def test_what_was_stored_in_mapped_pages_is_there_before_the_sync(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
     store = (
         "import mmap, os\n"
         "with open('a', 'r+b') as file, mmap.mmap(file.fileno(), 0) as pages:\n"
-        "    pages[:1] = b'X'\n"
+        "    pages[::4096] = b'X' * 200\n"
         "    os.sync()\n"
         "    open('b', 'w').write('b')\n"
     )
-    with start_recording(make_places(tmp_path), "--page-cache") as recording:
-        (recording.mount / "a").write_bytes(b"o" * 2 * PAGE)
+    with start_recording(make_places(tmp_path), *options) as recording:
+        (recording.mount / "a").write_bytes(b"o" * 200 * PAGE)
         assert heard(recording, "python3", "-c", store).returncode == 0
         records = recording.finish()
     kinds = [each.kind for each in records if each.kind == "sync" or each.flags & MAPPED]
-    assert kinds[:2] == ["write", "sync"]
+    assert set(kinds) == {"write", "sync"} and kinds[-1] == "sync"
 
 
 def test_ends_pass_through_and_nobody_waits_for_what_is_left(tmp_path: Path) -> None:
     with start_recording(make_places(tmp_path)) as recording:
         killed = heard(recording, "sh", "-c", "kill -9 $$")
         missing = heard(recording, "diskproof-no-such-program")
-        left = heard(recording, "sh", "-c", "sleep 100 > /dev/null 2>&1 & echo $!")
+        left = heard(recording, "sh", "-c", "cd /; sleep 100 > /dev/null 2>&1 & echo $!")
         os.kill(int(left.stdout), 9)
         recording.finish()
     assert (killed.returncode, missing.returncode, left.returncode) == (137, 127, 0)
     assert "cannot be run" in missing.stderr
+
+
+def test_a_command_ends_with_who_watches_it(tmp_path: Path) -> None:
+    """kill -9 of diskproof ends what it has started, and no more than that."""
+    with start_recording(make_places(tmp_path)) as recording:
+        words = [str(require_native("diskproof-syncs")), "--folder", str(recording.mount), "--"]
+        command = ["sh", "-c", "echo $$; exec sleep 100"]
+        with subprocess.Popen([*words, *command], stdout=subprocess.PIPE, text=True) as watching:
+            assert watching.stdout is not None
+            started = psutil.Process(int(watching.stdout.readline()))
+            watching.kill()
+        deadline = time.monotonic() + DEADLINE
+        while not has_ended(started):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        recording.finish()
 
 
 def test_where_nobody_may_watch_the_command_runs_all_the_same(tmp_path: Path) -> None:

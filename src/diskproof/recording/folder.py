@@ -77,8 +77,7 @@ class Recording:
             os.close(lines)
 
     def hearing_syncs(self) -> list[str]:
-        """The argv prefix of a program whose sync(2) and syncfs(2) are to be in the log: the kernel
-        tells no FUSE file system of them."""
+        """The argv prefix by which a program's sync(2) and syncfs(2) are in the log, too."""
         return [str(require_native("diskproof-syncs")), "--folder", str(self.folder), "--"]
 
     def require_alive(self) -> None:

@@ -25,10 +25,13 @@ struct Written {
 impl InPlace {
     pub fn find(trace: &Trace) -> InPlace {
         let mut files: HashMap<u64, Written> = HashMap::new();
-        for &(_, file, length) in trace.base.iter().filter(|(.., length)| *length > 0) {
+        for &(_, file, length) in &trace.base {
             let own = files.entry(file).or_default();
-            own.blocks.insert(0..length.next_multiple_of(BLOCK));
             own.length = length;
+            // Of a directory a log may say any.
+            if let Some(end) = length.checked_next_multiple_of(BLOCK).filter(|end| *end > 0) {
+                own.blocks.insert(0..end);
+            }
         }
         let mut found = HashMap::new();
         for (event, sequence) in trace.events.iter().zip(1..) {
@@ -49,26 +52,25 @@ impl InPlace {
 impl Written {
     /// What it changes in place.
     fn take(&mut self, change: &Change) -> Vec<Range<u64>> {
+        let mut found = Vec::new();
         match *change {
             Change::Write { offset, length, .. } => {
                 let end = offset + length;
                 let kept = if end > self.length { floor(self.length) } else { end };
-                let found = self.overlap(offset..kept);
+                found = self.overlap(offset..kept);
                 self.blocks.insert(floor(offset)..end.next_multiple_of(BLOCK));
                 self.length = self.length.max(end);
-                found
             }
             // The whole blocks are unmapped before the edges of the range are zeroed in memory.
             Change::Zero { offset, length, size } => {
                 let (first, last) = (offset.next_multiple_of(BLOCK), floor(offset + length));
                 let end = self.length.min(offset + length);
                 let edges = [offset..first.min(end), last.max(first.min(end))..end];
-                let found = edges.into_iter().flat_map(|edge| self.overlap(edge)).collect();
+                found.extend(edges.into_iter().flat_map(|edge| self.overlap(edge)));
                 if first < last {
                     self.blocks.remove(first..last);
                 }
                 self.length = self.length.max(size.unwrap_or(0));
-                found
             }
             // The zeros behind the new end are written before the truncation is logged.
             Change::Truncate { size } => {
@@ -76,14 +78,11 @@ impl Written {
                     self.blocks.remove(size.next_multiple_of(BLOCK)..u64::MAX);
                 }
                 self.length = size;
-                Vec::new()
             }
-            Change::Grow { size } => {
-                self.length = self.length.max(size);
-                Vec::new()
-            }
-            Change::Names { .. } | Change::Attributes(_) => Vec::new(),
+            Change::Grow { size } => self.length = self.length.max(size),
+            Change::Names { .. } | Change::Attributes(_) => {}
         }
+        found
     }
 
     fn overlap(&self, bytes: Range<u64>) -> Vec<Range<u64>> {

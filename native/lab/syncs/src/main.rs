@@ -6,10 +6,9 @@ mod recorded;
 
 use clap::Parser;
 use diskproof_supervise::calls::{SYNC, SYNCFS};
-use diskproof_supervise::filter::Instruction;
 use diskproof_supervise::{
     block_signals, build_filter, start, start_plain, tell_end, Action, Answer, Child, Command,
-    Ended, Listener, Notification, Received, Rule, Signals, StartError,
+    Ended, Listener, Received, Rule, Signals, StartError,
 };
 use diskproof_words::{plain_reason, typed};
 use options::Options;
@@ -31,21 +30,17 @@ fn run(options: &Options) -> Result<Ended, String> {
     let refused = |error: StartError| format!("the command was not run: {error}");
     let mut command = Command::new(&options.command).map_err(refused)?;
     command.unblock(&signals);
-    match start(&command, &filter()) {
+    command.end_with_us();
+    let filter = build_filter(&[SYNC, SYNCFS].map(|call| Rule::always(call, Action::Notify)));
+    match start(&command, &filter) {
         Ok((child, listener)) => attend(recorded, &child, &listener, &signals).map_err(plain),
         Err(error @ StartError::Forbidden(_)) => {
-            eprintln!(
-                "diskproof-syncs: sync(2) and syncfs(2) of the command count for nothing: {error}"
-            );
+            eprintln!("diskproof-syncs: sync(2) and syncfs(2) count for nothing: {error}");
             let child = start_plain(&command).map_err(refused)?;
             child.attend_to_end(&signals).map_err(plain)
         }
         Err(error) => Err(refused(error)),
     }
-}
-
-fn filter() -> Vec<Instruction> {
-    build_filter(&[SYNC, SYNCFS].map(|call| Rule::always(call, Action::Notify)))
 }
 
 /// Until the command has ended.
@@ -58,24 +53,18 @@ fn attend(
     loop {
         match listener.receive(Some(signals.as_fd()), None)? {
             Received::Call(call) => {
-                if is_ours(&mut recorded, &call) {
+                // sync(2) is of all file systems.
+                if call.is(&SYNC) || recorded.holds(call.thread, call.arguments[0] as i32) {
                     recorded.note_sync(call.thread);
                 }
                 listener.answer(call.id, Answer::Continue);
             }
-            Received::Woken => {
+            Received::Woken | Received::Timeout => {
                 if let Some(ended) = child.attend(signals)? {
                     return Ok(ended);
                 }
             }
             Received::Nobody => return child.wait(),
-            Received::Timeout => {}
         }
     }
-}
-
-/// sync(2) is of all file systems.
-fn is_ours(recorded: &mut Recorded, call: &Notification) -> bool {
-    let descriptor = call.arguments[0] as i32;
-    call.is(&SYNC) || recorded.holds(call.thread, descriptor)
 }

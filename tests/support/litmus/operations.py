@@ -73,7 +73,7 @@ def _do(operation: Operation, folder: Path, is_whole: bool) -> None:
 
 
 def _note_sync(folder: Path) -> None:
-    sync_file_system(folder)  # stores to mapped pages come to the recorder
+    # Stores to mapped pages have come to the recorder: nothing stays mapped.
     mount = next(each for each in (folder, *folder.parents) if each.is_mount())
     with opened(mount / ACK_FILE, os.O_WRONLY) as handle:
         fcntl.ioctl(handle, NOTE_SYNC, struct.pack("I", 0))

@@ -6,6 +6,7 @@ import re
 import select
 import signal
 import sys
+import termios
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ def start(place: Place, arguments: Sequence[str], *, typed_before: bool = False)
     child, screen = pty.fork()
     if child == 0:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        keep_output()
         if typed_before:
             os.write(1, READY)
             while signal.SIGINT not in signal.sigpending():
@@ -50,6 +52,14 @@ def start(place: Place, arguments: Sequence[str], *, typed_before: bool = False)
     while Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[1:2] != [bytes(PROGRAM)]:
         time.sleep(0.001)
     return child, screen
+
+
+def keep_output() -> None:
+    """Linux drops what stands on a terminal right after it has sent the signal of a Ctrl-C: on a
+    busy host an answer, too, that came between the two."""
+    attributes = termios.tcgetattr(0)
+    attributes[3] |= termios.NOFLSH
+    termios.tcsetattr(0, termios.TCSANOW, attributes)
 
 
 def wait_until_heard(child: int, by: signal.Signals) -> None:

@@ -99,8 +99,7 @@ def run_verb(arguments: Sequence[str]) -> int:
     """Run one verb; errors become three lines on stderr and an exit code."""
     guard_streams()
     stops = Stops()
-    stops.listen()
-    code = _run_verb(arguments)
+    code = _run_verb(arguments, stops)
     if not stops.heard or code == Exit.OK:
         return code
     if code in (Exit.USAGE, Exit.HOST):
@@ -108,8 +107,9 @@ def run_verb(arguments: Sequence[str]) -> int:
     return 128 + stops.heard[0] if code == Exit.INTERRUPTED else code
 
 
-def _run_verb(arguments: Sequence[str]) -> int:
+def _run_verb(arguments: Sequence[str], stops: Stops) -> int:
     try:
+        stops.listen()  # here: what comes before the end of it is told of, too
         result = app(args=list(arguments), standalone_mode=False, obj=list(arguments))
         if result == Exit.INTERRUPTED and not isinstance(result, Exit):
             raise KeyboardInterrupt  # which Typer has made a bare number of; a verb's own is told

@@ -10,7 +10,7 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -28,6 +28,8 @@ MODES = {"": 0, "keep": 1, "punch": 2, "zero": 16}
 """Words of ``mode`` of fallocate(2), by commas: linux/falloc.h."""
 NOTE_SYNC = 0x40046419
 """ioctl(2) by which the recorder is told of a sync (native ``crash_log::NOTE_SYNC``)."""
+_Turn = Callable[[Mapping[Path, int]], None]
+"""Done while a write is under way, with the descriptors that it has."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -89,18 +91,15 @@ def _write(path: Path, operation: Operation, folder: Path) -> None:
         _write_whole(handle, _content(operation), operation["offset"])
 
 
-def _write_at_once(
-    operation: Operation, folders: Sequence[Path], between: Callable[[], None]
-) -> None:
+def _write_at_once(operation: Operation, folders: Sequence[Path], turn: _Turn) -> None:
     with ExitStack() as stack:
         paths = [folder / operation["path"] for folder in folders]
         handles = [stack.enter_context(opened(path, _write_flags(operation))) for path in paths]
-        write_slowly(handles, _content(operation), operation["offset"], between)
+        held = dict(zip(paths, handles, strict=True))
+        write_slowly(handles, _content(operation), operation["offset"], lambda: turn(held))
 
 
-def _write_by_pages(
-    operation: Operation, folders: Sequence[Path], between: Callable[[], None]
-) -> None:
+def _write_by_pages(operation: Operation, folders: Sequence[Path], turn: _Turn) -> None:
     """As a kernel does it that has no larger folios at hand."""
     content, offset = _content(operation), operation["offset"]
     ends = [*range(PAGE - offset % PAGE, len(content), PAGE), len(content)]
@@ -109,7 +108,7 @@ def _write_by_pages(
         handles = [stack.enter_context(opened(path, _write_flags(operation))) for path in paths]
         for begin, end in pairwise([0, *ends]):
             if begin:
-                between()
+                turn({})
             for handle in handles:
                 _write_whole(handle, content[begin:end], offset + begin)
 
@@ -131,9 +130,7 @@ def _dwrite(path: Path, operation: Operation, folder: Path) -> None:
         raise OSError(f"{path}: {done} bytes were written directly")
 
 
-def _mmapwrite_at_once(
-    operation: Operation, folders: Sequence[Path], between: Callable[[], None]
-) -> None:
+def _mmapwrite_at_once(operation: Operation, folders: Sequence[Path], turn: _Turn) -> None:
     """msync once all have it in memory."""
     begin, end = operation["offset"], operation["offset"] + operation["bytes"]
     with ExitStack() as stack:
@@ -142,7 +139,7 @@ def _mmapwrite_at_once(
             handle = stack.enter_context(opened(folder / operation["path"], os.O_RDWR))
             maps.append(stack.enter_context(mmap.mmap(handle, end)))
             maps[-1][begin:end] = _content(operation)
-        between()
+        turn({})
         for mapped in maps:
             mapped.flush()
 
@@ -189,15 +186,14 @@ _DEEDS: dict[str, Callable[[Path, Operation, Path], None]] = {
     "truncate": lambda path, operation, folder: os.truncate(path, operation["size"]),
     "write": _write,
     "dwrite": _dwrite,
-    "mmapwrite": lambda path, each, folder: _mmapwrite_at_once(each, [folder], lambda: None),
+    "mmapwrite": lambda path, each, folder: _mmapwrite_at_once(each, [folder], lambda held: None),
     "fallocate": _fallocate,
     "setxattr": _setxattr,
     "removexattr": lambda path, operation, folder: os.removexattr(path, operation["name"]),
     "fsync": _flush,
     "fdatasync": _flush,
 }
-_AtOnce = Callable[[Operation, Sequence[Path], Callable[[], None]], None]
-_AT_ONCE: dict[str, dict[str, _AtOnce]] = {
+_AT_ONCE: dict[str, dict[str, Callable[[Operation, Sequence[Path], _Turn], None]]] = {
     "write": dict.fromkeys(DRAWN, _write_by_pages) | {DRAWN[0]: _write_at_once},
     "mmapwrite": dict.fromkeys(DRAWN, _mmapwrite_at_once),
 }

@@ -14,7 +14,7 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from errno import ENOTTY
 from pathlib import Path
 from typing import Any
@@ -61,12 +61,12 @@ class Kernel:
             for folder in self._folders:
                 self._part_of(operation, folder)
         elif self._way in DRAWN:
-            self.turn()
+            self.turn({})
 
     def finish(self) -> None:
         """Everything that is left."""
         for _ in range(_LAST_TURNS if self._way in DRAWN else 0):
-            self.turn()
+            self.turn({})
         if self._way:
             sync_file_system(self._folders[0])
 
@@ -77,12 +77,13 @@ class Kernel:
         last = operation["offset"] + operation["bytes"] - 1
         page = (operation["offset"] if self._way == "front" else last) // PAGE
         for how in (_BEGIN, _FINISH):
-            _write_page(folder / operation["path"], page, how)
+            _write_page(folder / operation["path"], page, how, {})
             self._commit()
 
-    def turn(self) -> None:
+    def turn(self, held: Mapping[Path, int]) -> None:
         """Some files are written back at once, some seldom, some not before the end; and mostly
-        all is committed, while some of that is still on its way."""
+        all is committed, while some of that is still on its way. ``held`` are open, and written
+        to: f2fs opens such a file only when that has ended."""
         begun = []
         for path in self._files():
             found = path.stat()
@@ -94,9 +95,9 @@ class Kernel:
                 begun += [(path, page) for page in pages]
             else:
                 for page in pages:
-                    _write_page(path, page, _FINISH)
+                    _write_page(path, page, _FINISH, held)
         for path, page in begun:
-            _write_page(path, page, _BEGIN)
+            _write_page(path, page, _BEGIN, held)
         if self._random.random() < 0.7:
             self._commit()
         self._acknowledge(self._last)
@@ -153,8 +154,8 @@ def require(answer: int, path: Path) -> None:
         raise OSError(number, os.strerror(number), str(path))
 
 
-def _write_page(path: Path, page: int, how: int) -> None:
+def _write_page(path: Path, page: int, how: int, held: Mapping[Path, int]) -> None:
     """It goes to its place, and nothing else."""
-    with opened(path, os.O_WRONLY) as handle:
+    with nullcontext(held[path]) if path in held else opened(path, os.O_WRONLY) as handle:
         span = ctypes.c_int64(page * PAGE), ctypes.c_int64(PAGE)
         require(_libc.sync_file_range(handle, *span, how), path)

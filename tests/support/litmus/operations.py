@@ -28,8 +28,8 @@ MODES = {"": 0, "keep": 1, "punch": 2, "zero": 16}
 """Words of ``mode`` of fallocate(2), by commas: linux/falloc.h."""
 NOTE_SYNC = 0x40046419
 """ioctl(2) by which the recorder is told of a sync (native ``crash_log::NOTE_SYNC``)."""
-_Turn = Callable[[Mapping[Path, int]], None]
-"""Done while a write is under way, with the descriptors that it has."""
+_Turn = Callable[[Mapping[int, int]], None]
+"""Done while a write is under way, with the descriptors that it has, by inode."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -95,7 +95,7 @@ def _write_at_once(operation: Operation, folders: Sequence[Path], turn: _Turn) -
     with ExitStack() as stack:
         paths = [folder / operation["path"] for folder in folders]
         handles = [stack.enter_context(opened(path, _write_flags(operation))) for path in paths]
-        held = dict(zip(paths, handles, strict=True))
+        held = {os.fstat(handle).st_ino: handle for handle in handles}
         write_slowly(handles, _content(operation), operation["offset"], lambda: turn(held))
 
 

@@ -80,10 +80,10 @@ class Kernel:
             _write_page(folder / operation["path"], page, how, {})
             self._commit()
 
-    def turn(self, held: Mapping[Path, int]) -> None:
+    def turn(self, held: Mapping[int, int]) -> None:
         """Some files are written back at once, some seldom, some not before the end; and mostly
-        all is committed, while some of that is still on its way. ``held`` are open, and written
-        to: f2fs opens such a file only when that has ended."""
+        all is committed, while some of that is still on its way. ``held``, by inode, are open
+        and written to: f2fs opens such a file only when that has ended."""
         begun = []
         for path in self._files():
             found = path.stat()
@@ -154,8 +154,9 @@ def require(answer: int, path: Path) -> None:
         raise OSError(number, os.strerror(number), str(path))
 
 
-def _write_page(path: Path, page: int, how: int, held: Mapping[Path, int]) -> None:
+def _write_page(path: Path, page: int, how: int, held: Mapping[int, int]) -> None:
     """It goes to its place, and nothing else."""
-    with nullcontext(held[path]) if path in held else opened(path, os.O_WRONLY) as handle:
+    own = held.get(path.stat().st_ino)
+    with opened(path, os.O_WRONLY) if own is None else nullcontext(own) as handle:
         span = ctypes.c_int64(page * PAGE), ctypes.c_int64(PAGE)
         require(_libc.sync_file_range(handle, *span, how), path)

@@ -233,8 +233,13 @@ def test_rules_that_say_the_same_are_named_together() -> None:
     assert told == f"{rules}; btrfs: kept so far"
     f2fs = replace(so_far, fault="power-f2fs")
     assert profiles_text([*verdicts, so_far, f2fs]) == (
-        f"{rules}; btrfs, f2fs: kept so far. A real f2fs was seen to lose files that its rules "
-        "keep: --on asks the real one (with --in-guest, where this kernel lacks it)"
+        f"{rules}; btrfs, f2fs: kept so far. On Linux the first fsync after a mount or a "
+        "checkpoint of f2fs does not wait for what it writes: --profiles f2fs-unwaited judges by "
+        "that"
+    )
+    unwaited = Verdict("power-f2fs-unwaited", "loses", lost=1)
+    assert profiles_text([*verdicts, so_far, f2fs, unwaited]) == (
+        f"{rules}; btrfs, f2fs: kept so far; f2fs-unwaited: loses 1"
     )
     assert profiles_text(verdicts[:1]) == ""
     lost = Verdict("power-btrfs", "loses", lost=2)

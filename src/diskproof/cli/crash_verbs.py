@@ -112,7 +112,7 @@ ProfilesOption = Annotated[
         metavar="FS,...",
         autocompletion=_complete_profiles,
         help="With --writer: judge the same recording by the rules of ext4, ext4-journal, "
-        "ext4-writeback, xfs, btrfs or f2fs too.",
+        "ext4-writeback, xfs, btrfs, f2fs or f2fs-unwaited too.",
     ),
 ]
 OnOption = Annotated[

@@ -18,6 +18,7 @@ Fault = Literal[
     "power-xfs",
     "power-btrfs",
     "power-f2fs",
+    "power-f2fs-unwaited",
 ]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 PROFILES: Mapping[str, Fault] = {
@@ -27,9 +28,10 @@ PROFILES: Mapping[str, Fault] = {
     "xfs": "power-xfs",
     "btrfs": "power-btrfs",
     "f2fs": "power-f2fs",
+    "f2fs-unwaited": "power-f2fs-unwaited",
 }
 """A power cut under what a file system promises beyond POSIX, by the file system: ext4 in each of
-its data modes."""
+its data modes; f2fs as it is meant, and as Linux has it."""
 Durability = Literal["keeps", "undecided", "loses", "corrupts"]
 """From good to bad: of what is undecided nobody knows that it keeps."""
 DURABILITIES: tuple[Durability, ...] = get_args(Durability)

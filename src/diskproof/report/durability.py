@@ -149,8 +149,7 @@ def profiles_text(verdicts: Sequence[Verdict]) -> str:
     if not any(name in PROFILES for names in alike.values() for name in names):
         return ""
     told = "; ".join(f"{', '.join(names)}: {text}" for text, names in alike.items())
-    kept = [name for name, verdict in named.items() if verdict and not verdict.is_broken]
-    return f"a power cut, by the rules of {told}{doubt_text(kept)}"
+    return f"a power cut, by the rules of {told}{doubt_text(named)}"
 
 
 def render_age(seconds: float) -> str:

@@ -110,6 +110,7 @@ FAULT_WORDS: dict[Fault, str] = {
     "power-xfs": "the host loses power, by the rules of XFS",
     "power-btrfs": "the host loses power, by the rules of btrfs",
     "power-f2fs": "the host loses power, by the rules of f2fs",
+    "power-f2fs-unwaited": "the host loses power, by f2fs of Linux, which may not wait for fsync",
 }
 
 USUAL_FAULTS: tuple[Fault, ...] = ("power", "qemu-kill", "guest-kill", "lying-device")

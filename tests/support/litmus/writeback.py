@@ -31,6 +31,8 @@ _BEGIN, _FINISH = 2, 7
 """linux/fs.h: SYNC_FILE_RANGE_*. Write; wait, write and wait."""
 _BTRFS_START_SYNC, _BTRFS_WAIT_SYNC = 0x80089418, 0x40089416
 """linux/btrfs.h: BTRFS_IOC_*. Commits, and nothing is written back before."""
+_F2FS_WRITE_CHECKPOINT = 0xF507
+"""linux/f2fs.h: F2FS_IOC_*. As that of btrfs."""
 Deed = Mapping[str, Any]
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -112,17 +114,26 @@ class Kernel:
 
     def _commit(self) -> None:
         """Another program's fsync, of a file beside the folder, of which it brings no data, so that
-        it waits for none; and where that writes a log of single files, the transaction, which the
-        kernel commits by itself each 30 s."""
+        it waits for none; and where that writes a log of single files, all metadata, which the
+        kernel commits by itself each 30 s (btrfs) or 60 s (f2fs)."""
         with opened(self._folders[0].parent / "other", os.O_WRONLY | os.O_CREAT) as handle:
             os.utime(handle)
             os.fsync(handle)
-            try:
-                number = fcntl.ioctl(handle, _BTRFS_START_SYNC, bytes(8))
-                fcntl.ioctl(handle, _BTRFS_WAIT_SYNC, number)
-            except OSError as error:
-                if error.errno != ENOTTY:
-                    raise
+            for commit in (_commit_btrfs, _checkpoint_f2fs):
+                try:
+                    commit(handle)
+                except OSError as error:
+                    if error.errno != ENOTTY:
+                        raise
+
+
+def _commit_btrfs(handle: int) -> None:
+    number = fcntl.ioctl(handle, _BTRFS_START_SYNC, bytes(8))
+    fcntl.ioctl(handle, _BTRFS_WAIT_SYNC, number)
+
+
+def _checkpoint_f2fs(handle: int) -> None:
+    fcntl.ioctl(handle, _F2FS_WRITE_CHECKPOINT)
 
 
 def writebacks_of(operations: Sequence[Deed], wanted: Sequence[str]) -> tuple[str, ...]:

@@ -29,10 +29,11 @@ pub enum Fault {
     PowerXfs,
     PowerBtrfs,
     PowerF2fs,
+    PowerF2fsUnwaited,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 10] = [
+    pub const ALL: [Fault; 11] = [
         Fault::Power,
         Fault::Kill,
         Fault::LyingDevice,
@@ -43,6 +44,7 @@ impl Fault {
         Fault::PowerXfs,
         Fault::PowerBtrfs,
         Fault::PowerF2fs,
+        Fault::PowerF2fsUnwaited,
     ];
 
     pub fn name(self) -> &'static str {
@@ -57,6 +59,7 @@ impl Fault {
             Fault::PowerXfs => "power-xfs",
             Fault::PowerBtrfs => "power-btrfs",
             Fault::PowerF2fs => "power-f2fs",
+            Fault::PowerF2fsUnwaited => "power-f2fs-unwaited",
         }
     }
 
@@ -69,6 +72,7 @@ impl Fault {
             Fault::PowerXfs => Some(rules::XFS),
             Fault::PowerBtrfs => Some(rules::BTRFS),
             Fault::PowerF2fs => Some(rules::F2FS),
+            Fault::PowerF2fsUnwaited => Some(rules::F2FS_UNWAITED),
             _ => None,
         }
     }

@@ -36,6 +36,9 @@ pub struct Rules {
     /// sync(2) and syncfs(2) write everything, and have the disk flush only where the log has
     /// something to write; fsync has it flush in any case.
     pub sync_may_not_flush: bool,
+    /// fsync of a file that is no checkpoint does not wait for its record: the flush may come
+    /// before that, which is durable with the next one.
+    pub fsync_may_not_wait: bool,
 }
 
 /// How long a file is by a range within it that was allocated, punched or zeroed.
@@ -86,6 +89,7 @@ pub const EXT4: Rules = Rules {
     datasync_is_sync: false,
     synced_names: SyncedNames::All,
     sync_may_not_flush: false,
+    fsync_may_not_wait: false,
 };
 /// A rename's data is in the same order as all else.
 pub const EXT4_JOURNAL: Rules = Rules {
@@ -129,6 +133,9 @@ pub const F2FS: Rules = Rules {
     synced_names: SyncedNames::NotTakenBefore,
     ..EXT4
 };
+/// As Linux has it since 4.19: after a mount and after each checkpoint, which others may ask for,
+/// the first record is not waited for.
+pub const F2FS_UNWAITED: Rules = Rules { fsync_may_not_wait: true, ..F2FS };
 
 impl Rules {
     /// Makes of a log what this file system makes of what it was asked.

@@ -31,7 +31,7 @@ pub struct Settling<'t> {
     names_of: HashMap<u64, VecDeque<u64>>,
     /// So many journaled changes were brought by checkpoints.
     checkpointed: usize,
-    /// Changes that a sync has brought to the disk and not beyond its cache, by that sync.
+    /// Changes that a flush has brought to the disk and not beyond its cache, by that flush.
     cached: Vec<(u64, u64)>,
 }
 
@@ -73,8 +73,7 @@ impl<'t> Settling<'t> {
         }
         match &event.what {
             What::Change(Change::Write { synced: true, .. }) => {
-                self.flush_cache(sequence, event.begin_ns);
-                self.settle(sequence, sequence, None)
+                self.write(vec![sequence], (sequence, event.begin_ns), None, false);
             }
             What::Sync => self.sync(sequence, event.begin_ns),
             What::Change(Change::Names { directory, .. }) => {
@@ -99,11 +98,9 @@ impl<'t> Settling<'t> {
                 self.flush(sequence, event.file, event.begin_ns, false);
             }
             What::Flush { part: Some(part), .. } => {
-                self.flush_cache(sequence, event.begin_ns);
                 let waiting = self.data.get_mut(&event.file);
-                for covered in take_within(trace, waiting, event.begin_ns, part) {
-                    self.settle(covered, sequence, None);
-                }
+                let covered = take_within(trace, waiting, event.begin_ns, part);
+                self.write(covered, (sequence, event.begin_ns), None, false);
                 // What lies beside it is written with it.
                 let beside = self.data.get(&event.file).into_iter().flatten().copied();
                 let ended = |one: &u64| trace.event(*one).end_ns <= event.begin_ns;
@@ -138,7 +135,7 @@ impl<'t> Settling<'t> {
     }
 
     fn flush(&mut self, by: u64, file: u64, begin_ns: u64, data_only: bool) {
-        self.flush_cache(by, begin_ns);
+        let mut is_checkpoint = false;
         let mut covered = take_ended(self.trace, self.data.get_mut(&file), begin_ns);
         self.keep_edges(&mut covered, by, file);
         covered.extend(take_ended(self.trace, self.names.get_mut(&file), begin_ns));
@@ -148,7 +145,8 @@ impl<'t> Settling<'t> {
         if let Some(journal) = self.journal {
             let waiting = self.names_of.get_mut(&file).filter(|_| !data_only);
             let names = take_ended(self.trace, waiting, begin_ns);
-            if journal.is_checkpoint(self.trace, file, &names) {
+            is_checkpoint = journal.is_checkpoint(self.trace, file, &names);
+            if is_checkpoint {
                 let journaled = journal.journaled_by(self.trace, begin_ns);
                 let new = &journaled[self.checkpointed.min(journaled.len())..];
                 covered.extend(new.iter().filter(|&&one| journal.commits(self.trace, one)));
@@ -163,8 +161,27 @@ impl<'t> Settling<'t> {
             self.log(others.into_iter().chain(logged).chain(above).chain(below).collect(), by);
         }
         covered.sort_unstable();
-        for sequence in covered {
-            self.settle(sequence, by, Some(file));
+        self.write(covered, (by, begin_ns), Some(file), is_checkpoint);
+    }
+
+    /// What a flush brings is durable; but a record that is not waited for is in the disk's cache.
+    fn write(
+        &mut self,
+        covered: Vec<u64>,
+        (by, begin_ns): (u64, u64),
+        flushed: Option<u64>,
+        is_checkpoint: bool,
+    ) {
+        let may_not_wait = self.journal.is_some_and(|journal| journal.rules.fsync_may_not_wait);
+        let is_waited = is_checkpoint || !may_not_wait;
+        if is_waited || !covered.is_empty() {
+            self.flush_cache(by, begin_ns);
+        }
+        if is_waited {
+            covered.into_iter().for_each(|sequence| self.settle(sequence, by, flushed));
+        } else {
+            self.cached.extend(covered.iter().map(|&sequence| (sequence, by)));
+            self.log(covered, by);
         }
     }
 
@@ -188,7 +205,9 @@ impl<'t> Settling<'t> {
         let (trace, journal) = (self.trace, self.journal);
         let in_place = |one: &u64| journal.map_or(&[][..], |journal| journal.in_place(*one));
         // What the log has written since has flushed what an earlier sync had left.
-        if covered.iter().any(|one| !is_all_within(trace, *one, in_place(one))) {
+        let may_not_flush = journal.is_some_and(|journal| journal.rules.sync_may_not_flush);
+        let is_within = |one: &u64| is_all_within(trace, *one, in_place(one));
+        if !may_not_flush || !covered.iter().all(is_within) {
             self.flush_cache(by, begin_ns);
         }
         let (left, durable): (Vec<u64>, _) =

@@ -76,7 +76,7 @@ NETWORK_CARD = ("virtio_net",)
 EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {
     "servers": ("cifs", "nfs", "nfsv4", "nfsd"),
     "storage": (
-        *("dm_mod", "dm_log_writes", "dm_snapshot", "dm_thin_pool", "f2fs", "fuse"),
+        *("dm_mod", "dm_delay", "dm_log_writes", "dm_snapshot", "dm_thin_pool", "f2fs", "fuse"),
         *("raid0", "raid1", "raid10", "raid456", "iscsi_target_mod"),
         *("target_core_file", "target_core_iblock", "iscsi_tcp", "sd_mod"),
     ),

@@ -28,6 +28,7 @@ CUTS: dict[Fault, str] = {
     "power-xfs": "a power cut by the rules of XFS",
     "power-btrfs": "a power cut by the rules of btrfs",
     "power-f2fs": "a power cut by the rules of f2fs",
+    "power-f2fs-unwaited": "a power cut by f2fs of Linux, which may not wait for fsync",
 }
 
 

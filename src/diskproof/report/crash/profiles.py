@@ -1,13 +1,17 @@
 """What the rules of file systems cannot say."""
 
+from collections.abc import Mapping
 
-def doubt_text(kept: list[str]) -> str:
-    """A sentence, with what parts it from the one before, where f2fs is one of the file systems by
-    whose rules nothing was lost: a real one was seen to lose more, in four programs of 74
-    (docs/crash-model.md). Else empty."""
-    if "f2fs" not in kept:
+from diskproof.records.verdicts import Verdict
+
+
+def doubt_text(named: Mapping[str, Verdict | None]) -> str:
+    """A sentence, with what parts it from the one before, where nothing was lost by the rules of
+    f2fs and those of Linux's were not asked for (docs/crash-model.md). Else empty."""
+    own = named.get("f2fs")
+    if own is None or own.is_broken or named.get("f2fs-unwaited") is not None:
         return ""
     return (
-        ". A real f2fs was seen to lose files that its rules keep: --on asks the real one "
-        "(with --in-guest, where this kernel lacks it)"
+        ". On Linux the first fsync after a mount or a checkpoint of f2fs does not wait for what "
+        "it writes: --profiles f2fs-unwaited judges by that"
     )

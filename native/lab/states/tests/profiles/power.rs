@@ -19,8 +19,10 @@ pub const FILE: u64 = 0o100644;
 /// Paths, with what the files hold; modes.
 pub type Seen = BTreeMap<String, (Vec<u8>, u32)>;
 
+/// But the one that does not keep what fsync had returned from.
 pub fn profiles() -> impl Iterator<Item = Fault> {
-    Fault::ALL.into_iter().filter(|fault| fault.rules().is_some())
+    let keeps = |fault: &Fault| fault.rules().is_some_and(|rules| !rules.fsync_may_not_wait);
+    Fault::ALL.into_iter().filter(keeps)
 }
 
 pub fn look(cut: &Cut<'_, '_>, choice: &Choice) -> Seen {

@@ -149,7 +149,8 @@ def profiles_text(verdicts: Sequence[Verdict]) -> str:
     if not any(name in PROFILES for names in alike.values() for name in names):
         return ""
     told = "; ".join(f"{', '.join(names)}: {text}" for text, names in alike.items())
-    return f"a power cut, by the rules of {told}{doubt_text(named)}"
+    losing = {name: verdict.is_broken for name, verdict in named.items() if verdict}
+    return f"a power cut, by the rules of {told}{doubt_text(losing)}"
 
 
 def render_age(seconds: float) -> str:

@@ -14,4 +14,6 @@ def doubt_text(losing: Mapping[str, bool]) -> str:
             ". On Linux the first fsync after a mount or a checkpoint of f2fs does not wait for "
             "what it writes: --profiles f2fs-unwaited judges by that"
         )
-    return ". On f2fs an fsync of the directory, too, is waited for" * losing["f2fs-unwaited"]
+    if losing["f2fs-unwaited"]:
+        return ". On f2fs an fsync of the directory, too, is waited for"
+    return ""

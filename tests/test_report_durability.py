@@ -240,7 +240,7 @@ def test_rules_that_say_the_same_are_named_together() -> None:
     unwaited = Verdict("power-f2fs-unwaited", "loses", lost=1)
     assert profiles_text([*verdicts, so_far, f2fs, unwaited]) == (
         f"{rules}; btrfs, f2fs: kept so far; f2fs-unwaited: loses 1. On f2fs an fsync of the "
-        "directory, too, is waited for"
+        "directory behind that of the file is waited for"
     )
     kept = replace(unwaited, verdict="keeps", lost=0)
     assert profiles_text([f2fs, kept]).endswith("f2fs: kept so far; f2fs-unwaited: keeps")

@@ -133,8 +133,8 @@ pub const F2FS: Rules = Rules {
     synced_names: SyncedNames::NotTakenBefore,
     ..EXT4
 };
-/// As Linux has it since 4.19: after a mount and after each checkpoint, which others may ask for,
-/// the first record is not waited for.
+/// As Linux has it (6.1, and by its source older and newer ones): after a mount and after each
+/// checkpoint, which others may ask for, the first record is not waited for.
 pub const F2FS_UNWAITED: Rules = Rules { fsync_may_not_wait: true, ..F2FS };
 
 impl Rules {

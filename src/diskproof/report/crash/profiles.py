@@ -15,5 +15,5 @@ def doubt_text(losing: Mapping[str, bool]) -> str:
             "what it writes: --profiles f2fs-unwaited judges by that"
         )
     if losing["f2fs-unwaited"]:
-        return ". On f2fs an fsync of the directory, too, is waited for"
+        return ". On f2fs an fsync of the directory behind that of the file is waited for"
     return ""

@@ -10,7 +10,8 @@ use crate::logs::{Recording, DISK};
 use crate::power::{create, fsync, rename, states, write, Seen};
 use crate::{compare, random_store};
 
-fn lacks(make: impl Fn(&mut Recording), is_such: impl Fn(&Seen) -> bool) -> [bool; 2] {
+/// Whether a power cut leaves such a thing on f2fs as it is meant, and as Linux has it.
+fn leave(make: impl Fn(&mut Recording), is_such: impl Fn(&Seen) -> bool) -> [bool; 2] {
     [Fault::PowerF2fs, Fault::PowerF2fsUnwaited].map(|fault| {
         let mut recording = Recording::new(b"old");
         make(&mut recording);
@@ -25,18 +26,20 @@ fn make_new(recording: &mut Recording) {
     fsync(recording, 10);
 }
 
+/// O_DSYNC.
+fn overwrite(recording: &mut Recording) {
+    let data = Cow::Owned(b"new".to_vec());
+    recording.add(DISK, Operation::Write { flags: Flags::DSYNC, offset: 0, data });
+}
+
 fn is_lost(seen: &Seen) -> bool {
     seen.get("new").is_none_or(|(bytes, _)| *bytes != vec![7; 100])
 }
 
 #[test]
 fn what_was_flushed_last_may_be_lost() {
-    assert_eq!(lacks(make_new, is_lost), [false, true]);
-    let overwritten = |recording: &mut Recording| {
-        let data = Cow::Owned(b"new".to_vec());
-        recording.add(DISK, Operation::Write { flags: Flags::DSYNC, offset: 0, data });
-    };
-    assert_eq!(lacks(overwritten, |seen| seen["disk"].0 == b"old"), [false, true]);
+    assert_eq!(leave(make_new, is_lost), [false, true]);
+    assert_eq!(leave(overwrite, |seen| seen["disk"].0 == b"old"), [false, true]);
 }
 
 #[test]
@@ -46,7 +49,7 @@ fn it_is_there_by_itself() {
         make_new(recording);
     };
     let is_alone = |seen: &Seen| !is_lost(seen) && !seen.contains_key("earlier");
-    assert_eq!(lacks(make, is_alone), [true, true]);
+    assert_eq!(leave(make, is_alone), [true, true]);
 }
 
 #[test]
@@ -60,17 +63,14 @@ fn the_next_flush_of_the_disk_keeps_it() {
         |recording| {
             recording.add(0, Operation::Sync);
         },
-        |recording| {
-            let data = Cow::Owned(b"new".to_vec());
-            recording.add(DISK, Operation::Write { flags: Flags::DSYNC, offset: 0, data });
-        },
+        overwrite,
     ];
     for flush in flushes {
         let make = |recording: &mut Recording| {
             make_new(recording);
             flush(recording);
         };
-        assert_eq!(lacks(make, is_lost), [false, false]);
+        assert_eq!(leave(make, is_lost), [false, false]);
     }
 }
 
@@ -81,7 +81,7 @@ fn a_file_that_has_nothing_to_write_has_no_disk_flush() {
         fsync(recording, 10);
         fsync(recording, DISK);
     };
-    assert_eq!(lacks(again, is_lost), [false, true]);
+    assert_eq!(leave(again, is_lost), [false, true]);
 }
 
 #[test]
@@ -91,12 +91,12 @@ fn a_checkpoint_is_waited_for() {
         rename(recording, 10, "old", "new", 0);
         fsync(recording, 10);
     };
-    assert_eq!(lacks(renamed, |seen| !seen.contains_key("new")), [false, false]);
+    assert_eq!(leave(renamed, |seen| !seen.contains_key("new")), [false, false]);
     let directory = |recording: &mut Recording| {
         create(recording, 10, "new");
         fsync(recording, ROOT);
     };
-    assert_eq!(lacks(directory, |seen| !seen.contains_key("new")), [false, false]);
+    assert_eq!(leave(directory, |seen| !seen.contains_key("new")), [false, false]);
 }
 
 #[test]

@@ -24,18 +24,18 @@ def disk(image: str, cache: str) -> str:
 def test_a_change_that_waits_is_told_apart_from_what_runs() -> None:
     with start_libvirt() as libvirt:
         image = libvirt.image("web.raw")
-        libvirt.virsh("define", libvirt.write("a.xml", domain("web", disk(image, "none"))))
-        libvirt.virsh("start", "web")
+        libvirt.virsh("define", libvirt.write("a.xml", domain("waits", disk(image, "none"))))
+        libvirt.virsh("start", "waits")
         env = libvirt.environment
-        argv = [sys.executable, "-m", "diskproof", "audit", "web", "--json"]
+        argv = [sys.executable, "-m", "diskproof", "audit", "waits", "--json"]
         sound = run(argv, timeout=60, check=False, env=env)
-        uuid = libvirt.virsh("domuuid", "web").strip()
-        changed = domain("web", f"<!-- {uuid} -->", disk(image, "unsafe"))
-        changed = changed.replace("<name>web</name>", f"<name>web</name><uuid>{uuid}</uuid>")
+        uuid = libvirt.virsh("domuuid", "waits").strip()
+        changed = domain("waits", f"<!-- {uuid} -->", disk(image, "unsafe"))
+        changed = changed.replace("<name>waits</name>", f"<name>waits</name><uuid>{uuid}</uuid>")
         libvirt.virsh("define", libvirt.write("b.xml", changed))
         waiting = run(argv, timeout=60, check=False, env=env)
-        assert "rd_req" in libvirt.virsh("domblkstat", "web", "vda"), "libvirt has its monitor"
-        pid = libvirt.pid("web")
+        assert "rd_req" in libvirt.virsh("domblkstat", "waits", "vda"), "libvirt has its monitor"
+        pid = libvirt.pid("waits")
     (machine,) = json.loads(sound.text)["machines"]
     assert (machine["pid"], machine["id"], machine["manager"]) == (pid, uuid, "libvirt")
     (found,) = machine["disks"]

@@ -7,7 +7,6 @@ import os
 import resource
 import socket
 import struct
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from diskproof.errors import HostError, UsageError
 from diskproof.guest.own.image import open_own_image
 from diskproof.process.cage import LOOK_MEMORY
 from diskproof.process.start import run, start_process
+from support.qemus import await_socket
 from test_own_guest import make_own
 
 SNAPSHOTS, SNAPSHOT_BYTES = 65_536, 40
@@ -51,10 +51,9 @@ def test_an_image_in_use_is_refused(tmp_path: Path) -> None:
     image = create(tmp_path / "vm", "-f", "qcow2")
     argv = ["qemu-nbd", "-t", "-k", str(tmp_path / "socket"), "-f", "qcow2", str(image)]
     with start_process(argv, name="nbd", log=tmp_path / "log") as server:
+        await_socket(tmp_path / "socket", server)
         with socket.socket(socket.AF_UNIX) as client:  # it listens before it opens the image
-            while client.connect_ex(str(tmp_path / "socket")):  # its file is there before that
-                assert server.poll() is None
-                time.sleep(0.01)
+            client.connect(str(tmp_path / "socket"))
             assert client.recv(8) == b"NBDMAGIC"
         with pytest.raises(HostError, match="is in use") as caught:
             inspect(image)

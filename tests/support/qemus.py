@@ -1,6 +1,7 @@
 """QEMUs that run without a guest, for tests of who finds them."""
 
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,15 @@ class Running:
 def make_image(path: Path, form: str = "qcow2", size: str = "16M") -> Path:
     run(["qemu-img", "create", "-q", "-f", form, str(path), size], timeout=30)
     return path
+
+
+def await_socket(path: Path, process: Process) -> None:
+    """Until it listens: its file is there before that, and whoever comes between is refused."""
+    end = time.monotonic() + 20
+    with socket.socket(socket.AF_UNIX) as client:
+        while client.connect_ex(str(path)):
+            assert process.poll() is None and time.monotonic() < end, process.read_log().decode()
+            time.sleep(0.02)
 
 
 @contextmanager

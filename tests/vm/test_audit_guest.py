@@ -23,6 +23,7 @@ from diskproof.guest.own.qemu_agent import QemuAgent
 from diskproof.process.start import Process, run, start_process
 from support.libvirt_sessions import MISSING, LibvirtSession, domain, start_libvirt
 from support.own_guests import OwnDebian, build_own_debian
+from support.qemus import await_socket
 
 POSTGRES = (
     "# a cluster\nfsync = off   # faster\nsynchronous_commit = on\ndata_directory = '/mnt/pg'\n"
@@ -57,10 +58,7 @@ def started(debian: OwnDebian, folder: Path) -> Iterator[tuple[Process, Path]]:
     argv += ["-chardev", f"socket,path={agent},server=on,wait=off,id=qga"]
     argv += ["-device", "virtserialport,chardev=qga,name=org.qemu.guest_agent.0"]
     with start_process(argv, name="qemu", log=folder / "log") as process:
-        end = time.monotonic() + 20
-        while not agent.exists():
-            assert process.poll() is None and time.monotonic() < end, process.read_log().decode()
-            time.sleep(0.02)
+        await_socket(agent, process)
         yield process, agent
 
 
@@ -124,8 +122,7 @@ def test_a_guest_without_an_agent_is_told(tmp_path: Path) -> None:
     argv += ["virtio-serial-pci", "-device"]
     argv += ["virtserialport,chardev=qga,name=org.qemu.guest_agent.0"]
     with start_process(argv, name="qemu", log=tmp_path / "log") as process:
-        while not agent.exists():
-            assert process.wait(0.02) is None, process.read_log().decode()
+        await_socket(agent, process)
         code, found = audit(tmp_path, process, "--guest")
     assert code == 0
     assert any("no QEMU guest agent answered" in each for each in found["obstacles"])
@@ -147,25 +144,25 @@ def test_a_guest_of_libvirt_is_asked_through_libvirt(debian: OwnDebian) -> None:
         port = (
             "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>"
         )
-        machine = domain("shop", disk.text, port, machine="pc").replace("64", "256", 1)
+        machine = domain("told", disk.text, port, machine="pc").replace("64", "256", 1)
         kernel = f"<kernel>{libvirt.folder}/kernel</kernel><initrd>{libvirt.folder}/initrd</initrd>"
         kernel += f"<cmdline>{boot['append']}</cmdline></os>"
         libvirt.virsh("define", libvirt.write("a.xml", machine.replace("</os>", kernel)))
-        libvirt.virsh("start", "shop")
+        libvirt.virsh("start", "told")
         ask(libvirt, {"execute": "guest-ping"})
         line = "echo 'write through' > /sys/block/vda/queue/write_cache"
         flip = {"path": "/bin/sh", "arg": ["-c", line], "capture-output": True}
         ask(libvirt, {"execute": "guest-exec", "arguments": flip})
-        argv = [sys.executable, "-m", "diskproof", "audit", "shop", "--guest", "--json"]
+        argv = [sys.executable, "-m", "diskproof", "audit", "told", "--guest", "--json"]
         done = run(argv, timeout=60, check=False, env=libvirt.environment)
         ask(libvirt, {"execute": "guest-ping"})
-    (found,) = json.loads(done.text)["machines"][0]["disks"]
+    ((found,),) = (machine["disks"] for machine in json.loads(done.text)["machines"])
     assert done.returncode == 1 and bad_rules(found) == {"guest-write-cache"}, done.text
 
 
 def ask(libvirt: LibvirtSession, request: dict[str, object]) -> None:
     """The guest's agent, once it is there."""
     end = time.monotonic() + 90
-    while "error:" in libvirt.virsh("qemu-agent-command", "shop", json.dumps(request), check=False):
+    while "error:" in libvirt.virsh("qemu-agent-command", "told", json.dumps(request), check=False):
         assert time.monotonic() < end, "no agent"
         time.sleep(0.3)

@@ -127,15 +127,15 @@ mod tests {
 
     #[test]
     fn only_the_port_with_our_name_is_taken() {
-        let top = std::env::temp_dir().join(format!("diskproof-ports-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path();
         for (port, name) in [("vport0p1", "other\n"), ("vport0p2", "diskproof.agent\n")] {
             fs::create_dir_all(top.join(port)).unwrap();
             fs::write(top.join(port).join("name"), name).unwrap();
         }
         fs::create_dir_all(top.join("vport0p0")).unwrap();
-        let found = find_port(&top);
-        fs::remove_dir_all(&top).unwrap();
-        assert_eq!(found, Some(PathBuf::from("/dev/vport0p2")));
-        assert_eq!(find_port(&top), None);
+        assert_eq!(find_port(top), Some(PathBuf::from("/dev/vport0p2")));
+        fs::remove_dir_all(top.join("vport0p2")).unwrap();
+        assert_eq!(find_port(top), None);
     }
 }

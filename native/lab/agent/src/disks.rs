@@ -141,13 +141,13 @@ mod tests {
     use super::*;
 
     /// A piece of sysfs below the temporary directory, gone with the test.
-    struct Sysfs(PathBuf);
+    struct Sysfs(tempfile::TempDir);
 
     impl Sysfs {
-        fn new(test: &str, files: &[(&str, &[u8])]) -> Self {
-            let top = std::env::temp_dir().join(format!("diskproof-{test}-{}", std::process::id()));
+        fn new(files: &[(&str, &[u8])]) -> Self {
+            let top = tempfile::tempdir().unwrap();
             for (name, bytes) in files {
-                let path = top.join(name);
+                let path = top.path().join(name);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, bytes).unwrap();
             }
@@ -155,26 +155,17 @@ mod tests {
         }
     }
 
-    impl Drop for Sysfs {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn each_bus_keeps_the_serial_elsewhere() {
-        let sysfs = Sysfs::new(
-            "serials",
-            &[
-                ("block/vda/serial", b"diskproof-root"),
-                ("block/nvme0n1/device/serial", b"diskproof-disk      \n"),
-                ("block/sda/device/vpd_pg80", b"\x00\x80\x00\x08ata-disk"),
-                ("block/sdb/device/vpd_pg80", b"\x00\x80\xff\xffshort"),
-                ("block/sdc/device/vpd_pg80", b"\x00\x80"),
-                ("block/loop0/size", b"0"),
-            ],
-        );
-        let drives = Drives::new(&sysfs.0);
+        let sysfs = Sysfs::new(&[
+            ("block/vda/serial", b"diskproof-root"),
+            ("block/nvme0n1/device/serial", b"diskproof-disk      \n"),
+            ("block/sda/device/vpd_pg80", b"\x00\x80\x00\x08ata-disk"),
+            ("block/sdb/device/vpd_pg80", b"\x00\x80\xff\xffshort"),
+            ("block/sdc/device/vpd_pg80", b"\x00\x80"),
+            ("block/loop0/size", b"0"),
+        ]);
+        let drives = Drives::new(sysfs.0.path());
         assert_eq!(drives.find("diskproof-root").as_deref(), Some("vda"));
         assert_eq!(drives.find("diskproof-disk").as_deref(), Some("nvme0n1"));
         assert_eq!(drives.find("ata-disk").as_deref(), Some("sda"));
@@ -187,28 +178,25 @@ mod tests {
 
     #[test]
     fn a_drive_is_described_as_recorded_from_a_guest() {
-        let sysfs = Sysfs::new(
-            "describe",
-            &[
-                ("block/vdb/size", b"2097152\n"),
-                ("block/vdb/mq/0/nr_tags", b"256\n"),
-                ("block/vdb/mq/1/nr_tags", b"256\n"),
-                ("block/vdb/queue/logical_block_size", b"512\n"),
-                ("block/vdb/queue/physical_block_size", b"4096\n"),
-                ("block/vdb/queue/write_cache", b"write back\n"),
-                ("block/vdb/queue/fua", b"0\n"),
-                ("block/vdb/queue/rotational", b"1\n"),
-                ("block/vdb/queue/scheduler", b"[none] mq-deadline \n"),
-                ("block/vdb/queue/nr_requests", b"256\n"),
-                ("block/vdb/queue/max_sectors_kb", b"1280\n"),
-                ("block/vdb/queue/discard_max_bytes", b"0\n"),
-                ("pci/virtio2/x", b""),
-            ],
-        );
-        symlink("../../pci/virtio2", sysfs.0.join("block/vdb/device")).unwrap();
-        symlink("../../drivers/virtio_blk", sysfs.0.join("pci/virtio2/driver")).unwrap();
-        symlink("../drivers/virtio-pci", sysfs.0.join("pci/driver")).unwrap();
-        let disk = Drives::new(&sysfs.0).describe("vdb").unwrap();
+        let sysfs = Sysfs::new(&[
+            ("block/vdb/size", b"2097152\n"),
+            ("block/vdb/mq/0/nr_tags", b"256\n"),
+            ("block/vdb/mq/1/nr_tags", b"256\n"),
+            ("block/vdb/queue/logical_block_size", b"512\n"),
+            ("block/vdb/queue/physical_block_size", b"4096\n"),
+            ("block/vdb/queue/write_cache", b"write back\n"),
+            ("block/vdb/queue/fua", b"0\n"),
+            ("block/vdb/queue/rotational", b"1\n"),
+            ("block/vdb/queue/scheduler", b"[none] mq-deadline \n"),
+            ("block/vdb/queue/nr_requests", b"256\n"),
+            ("block/vdb/queue/max_sectors_kb", b"1280\n"),
+            ("block/vdb/queue/discard_max_bytes", b"0\n"),
+            ("pci/virtio2/x", b""),
+        ]);
+        symlink("../../pci/virtio2", sysfs.0.path().join("block/vdb/device")).unwrap();
+        symlink("../../drivers/virtio_blk", sysfs.0.path().join("pci/virtio2/driver")).unwrap();
+        symlink("../drivers/virtio-pci", sysfs.0.path().join("pci/driver")).unwrap();
+        let disk = Drives::new(sysfs.0.path()).describe("vdb").unwrap();
         assert_eq!(disk.size, 1 << 30);
         assert_eq!((disk.scheduler.as_str(), disk.rotational, disk.fua), ("none", true, false));
         assert_eq!((disk.queue_depth, disk.nr_requests, disk.hardware_queues), (256, 256, 2));

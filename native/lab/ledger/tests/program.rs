@@ -9,22 +9,21 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use built::program;
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// A folder that goes at the end.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
     fn new() -> Folder {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("ledger-program-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
-        Folder(path)
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.0.path().join(name)
     }
 
     fn run(&self, line: &str) -> Output {
@@ -47,12 +46,6 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 fn zero(path: &Path, offset: u64, length: usize) {
     let file = fs::OpenOptions::new().write(true).open(path).unwrap();
     file.write_all_at(&vec![0; length], offset).unwrap();
@@ -67,7 +60,7 @@ fn a_disk_is_written_and_what_is_taken_away_is_missed() {
     assert_eq!(folder.verify("verify disk --acks acks").0, 0);
     let (code, report) = folder.verify("verify disk --acknowledged 52");
     assert_eq!((code, &report["stale"], &report["lost"]), (1, &2.into(), &2.into()));
-    let disk = folder.0.join("disk");
+    let disk = folder.path("disk");
     zero(&disk, 8192 + 4096, 4096);
     zero(&disk, 8192 + 2 * 4096 + 512, 512);
     let (code, report) = folder.verify("verify disk --acks acks");
@@ -83,14 +76,14 @@ fn a_disk_is_written_and_what_is_taken_away_is_missed() {
 #[test]
 fn files_are_written_and_what_is_taken_away_is_missed() {
     let folder = Folder::new();
-    fs::create_dir(folder.0.join("d")).unwrap();
+    fs::create_dir(folder.path("d")).unwrap();
     folder.write("write-files d --slots 16 --records 40 --acks acks --seed 3");
     assert_eq!(folder.verify("verify-files d --acks acks").0, 0);
     assert_eq!(folder.verify("verify-files d --acknowledged 40").0, 0);
-    fs::remove_file(folder.0.join("d/slot-000003")).unwrap();
-    fs::write(folder.0.join("d/slot-000004"), b"").unwrap();
-    zero(&folder.0.join("d/slot-000005"), 1024, 1024);
-    fs::copy(folder.0.join("d/slot-000007"), folder.0.join("d/slot-000006")).unwrap();
+    fs::remove_file(folder.path("d/slot-000003")).unwrap();
+    fs::write(folder.path("d/slot-000004"), b"").unwrap();
+    zero(&folder.path("d/slot-000005"), 1024, 1024);
+    fs::copy(folder.path("d/slot-000007"), folder.path("d/slot-000006")).unwrap();
     let (code, report) = folder.verify("verify-files d --acks acks");
     assert_eq!(code, 1);
     let counts = ["lost", "missing", "torn", "misplaced"].map(|name| report[name].as_u64());
@@ -115,7 +108,7 @@ fn acknowledgements_go_to_several_places() {
     let folder = Folder::new();
     let line = "write disk --create 65536 --slots 4 --records 8 --buffered --depth 1";
     let output = folder.run(&format!("{line} --acks - --acks file --acks 2"));
-    let told = fs::read_to_string(folder.0.join("file")).unwrap();
+    let told = fs::read_to_string(folder.path("file")).unwrap();
     assert_eq!(told.lines().count(), 2, "{told}");
     assert!(String::from_utf8(output.stdout).unwrap().starts_with(&told));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), told);
@@ -134,9 +127,9 @@ fn time_and_rate_are_kept() {
 #[test]
 fn mistakes_are_told() {
     let folder = Folder::new();
-    fs::write(folder.0.join("small"), [0; 4096]).unwrap();
-    fs::write(folder.0.join("lines"), "nothing\nof ours\n").unwrap();
-    fs::write(folder.0.join("huge"), format!("ledger {0} 0 0 4294967296 {0}\n", "0".repeat(16)))
+    fs::write(folder.path("small"), [0; 4096]).unwrap();
+    fs::write(folder.path("lines"), "nothing\nof ours\n").unwrap();
+    fs::write(folder.path("huge"), format!("ledger {0} 0 0 4294967296 {0}\n", "0".repeat(16)))
         .unwrap();
     for (line, code, why) in [
         ("write small --records 1", 3, "room for 1 slots there, not for 1024"),

@@ -115,7 +115,7 @@ fn a_program_that_is_started_again_and_again_is_one_cause() {
     assert_eq!(cause.alike, 4);
     let by = cause.operations[0].named.by.clone().unwrap();
     assert_eq!((by.process + 1, &by.name[..]), (by.thread, "logger"));
-    let trace = Trace::load(&ledger.recording.path.join("log"), None).unwrap();
+    let trace = Trace::load(&ledger.recording.path("log"), None).unwrap();
     let mut told =
         Operations::new(&trace).filter(|named| named.kind == Kind::Write).map(|named| named.by);
     assert_eq!(told.next().unwrap(), first);

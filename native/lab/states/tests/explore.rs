@@ -131,7 +131,7 @@ fn the_smallest_loss_is_made_again_by_its_name() {
     let id: StateId = summary.minimal.unwrap().parse().unwrap();
     let Choice::Without(missing) = &id.choice else { panic!("{id}") };
     let lost = *missing.keys().next().unwrap();
-    let to = recording.path.join("made");
+    let to = recording.path("made");
     show(&request.log, &request.base, &id, &to).unwrap();
     let made = std::fs::read(to.join("disk")).unwrap();
     let base = std::fs::read(request.base.join("disk")).unwrap();
@@ -370,7 +370,7 @@ fn a_torn_write_leaves_the_older_sectors_whole() {
     let second = write(&mut recording, DISK, 512, &[b'2'; 1024]);
     let (log, base) = recording.finish();
     let contents = |choice: &str, sectors: &[u8; 4]| {
-        let to = recording.path.join("torn");
+        let to = recording.path("torn");
         let id: StateId = format!("power:512:{second}:{choice}").parse().unwrap();
         show(&log, &base, &id, &to).unwrap();
         let made = std::fs::read(to.join("disk")).unwrap();

@@ -49,7 +49,7 @@ fn larger(act: Act) -> Act {
 fn random_log(random: &mut Random) -> Recording {
     let mut recording = Recording::new(&vec![b'o'; random.below(9000) as usize]);
     for (file, name) in [(3, "d3"), (4, "d4")] {
-        std::fs::create_dir(recording.path.join("base").join(name)).unwrap();
+        std::fs::create_dir(recording.path("base").join(name)).unwrap();
         recording.add(file, Operation::Base(entry(ROOT, 0o40755, 0, name.as_bytes())));
     }
     let mut world = World::new(SECTOR, false);

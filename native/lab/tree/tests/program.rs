@@ -11,23 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use proptest::prelude::*;
-
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let path =
-            std::env::temp_dir().join(format!("diskproof-tree-{}-{name}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Scratch(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use tempfile::{tempdir, tempdir_in};
 
 fn run(command: &str, folder: &Path, more: &str) -> Output {
     let mut line = Command::new(built::program());
@@ -56,8 +40,8 @@ const SHAPE: &str = "--files 60 --bytes 300000 --depth 5 --seed 3";
 
 #[test]
 fn a_copy_is_the_tree() {
-    let scratch = Scratch::new("copy");
-    let (tree, copy) = (scratch.0.join("tree"), scratch.0.join("copy"));
+    let scratch = tempdir().unwrap();
+    let (tree, copy) = (scratch.path().join("tree"), scratch.path().join("copy"));
     assert!(run("make", &tree, SHAPE).status.success());
     assert!(Command::new("cp").arg("-a").args([&tree, &copy]).status().unwrap().success());
     for folder in [&tree, &copy] {
@@ -71,27 +55,27 @@ fn a_copy_is_the_tree() {
 
 #[test]
 fn nothing_is_made_where_something_is() {
-    let scratch = Scratch::new("full");
-    File::create(scratch.0.join("mine")).unwrap();
-    let done = run("make", &scratch.0, SHAPE);
+    let scratch = tempdir().unwrap();
+    File::create(scratch.path().join("mine")).unwrap();
+    let done = run("make", scratch.path(), SHAPE);
     assert_eq!(done.status.code(), Some(3));
     assert!(text(&done.stderr).contains("is not empty"));
-    assert_eq!(files_of(&scratch.0).len(), 1);
+    assert_eq!(files_of(scratch.path()).len(), 1);
 }
 
 #[test]
 fn the_cache_is_counted_and_dropped() {
     // Not on a tmpfs, whose pages stay.
-    let scratch = Scratch(PathBuf::from(format!("/var/tmp/diskproof-tree-{}", std::process::id())));
-    assert!(run("make", &scratch.0, SHAPE).status.success());
+    let scratch = tempdir_in("/var/tmp").unwrap();
+    assert!(run("make", scratch.path(), SHAPE).status.success());
     let cached = |done: Output| -> u64 {
         let line = text(&done.stdout);
         let rest =
             line.split("\"cached\":").nth(1).unwrap_or_else(|| panic!("{}", text(&done.stderr)));
         rest.trim_end_matches(&['}', '\n'][..]).parse().unwrap()
     };
-    assert!(cached(run("cache", &scratch.0, SHAPE)) >= 300_000);
-    assert_eq!(cached(run("cache", &scratch.0, &format!("{SHAPE} --drop"))), 0);
+    assert!(cached(run("cache", scratch.path(), SHAPE)) >= 300_000);
+    assert_eq!(cached(run("cache", scratch.path(), &format!("{SHAPE} --drop"))), 0);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -148,14 +132,14 @@ proptest! {
         which: prop::sample::Index,
         place: u64,
     ) {
-        let scratch = Scratch::new("damage");
+        let scratch = tempdir().unwrap();
         let shape = "--files 20 --bytes 40000";
-        prop_assert!(run("make", &scratch.0, shape).status.success());
+        prop_assert!(run("make", scratch.path(), shape).status.success());
         let files: Vec<PathBuf> =
-            files_of(&scratch.0).into_iter().filter(|path| path.metadata().unwrap().len() > 0).collect();
+            files_of(scratch.path()).into_iter().filter(|path| path.metadata().unwrap().len() > 0).collect();
         let path = which.get(&files);
         damage(path, kind, place);
-        let done = run("check", &scratch.0, shape);
+        let done = run("check", scratch.path(), shape);
         prop_assert_eq!(done.status.code(), Some(1), "{:?} of {}", kind, path.display());
         prop_assert!(text(&done.stdout).contains("\"wrong\":1"));
         prop_assert_eq!(text(&done.stderr).lines().count(), 1);

@@ -4,32 +4,31 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-struct Scratch(PathBuf);
+use tempfile::TempDir;
+
+struct Scratch(TempDir);
 
 impl Scratch {
     /// A folder of a program, and a file beside it.
-    fn new(name: &str) -> Scratch {
-        let path =
-            std::env::temp_dir().join(format!("diskproof-writeback-{}-{name}", std::process::id()));
-        fs::create_dir_all(path.join("data")).unwrap();
-        fs::write(path.join("beside"), "").unwrap();
-        fs::set_permissions(path.join("beside"), Permissions::from_mode(0o400)).unwrap();
-        Scratch(path)
+    fn new() -> Scratch {
+        let scratch = Scratch(tempfile::tempdir().unwrap());
+        fs::create_dir(scratch.path("data")).unwrap();
+        fs::write(scratch.path("beside"), "").unwrap();
+        fs::set_permissions(scratch.path("beside"), Permissions::from_mode(0o400)).unwrap();
+        scratch
+    }
+
+    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.0.path().join(name)
     }
 
     fn run(&self, beside: &str, command: &[&str]) -> Output {
         let mut line = Command::new(program());
-        line.current_dir(self.0.join("data")).args(["--folder", ".", "--beside", beside, "--"]);
+        line.current_dir(self.path("data")).args(["--folder", ".", "--beside", beside, "--"]);
         line.args(command).output().unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -45,16 +44,16 @@ const WRITES: &str =
 
 #[test]
 fn a_command_does_what_it_does_and_meets_commits() {
-    let scratch = Scratch::new("does");
+    let scratch = Scratch::new();
     let done = scratch.run("../beside", &["sh", "-c", WRITES]);
     assert_eq!((done.status.code(), &done.stdout[..]), (Some(7), &b"done\n"[..]), "{done:?}");
     assert!(done.stderr.is_empty(), "{done:?}");
     for number in 1..=300 {
-        let text = fs::read_to_string(scratch.0.join(format!("data/file{number}"))).unwrap();
+        let text = fs::read_to_string(scratch.path(format!("data/file{number}"))).unwrap();
         assert_eq!(text, format!("{number}\n"));
     }
     let changed = |name: &str| {
-        let found = fs::metadata(scratch.0.join(name)).unwrap();
+        let found = fs::metadata(scratch.path(name)).unwrap();
         (found.ctime(), found.ctime_nsec())
     };
     assert!(changed("beside") > changed("data/d1"), "no commit");
@@ -62,7 +61,7 @@ fn a_command_does_what_it_does_and_meets_commits() {
 
 #[test]
 fn the_end_of_a_command_passes_through() {
-    let scratch = Scratch::new("ends");
+    let scratch = Scratch::new();
     let killed = scratch.run("../beside", &["sh", "-c", "echo a > a; kill -9 $$"]);
     assert_eq!(killed.status.code(), Some(137));
     let missing = scratch.run("../beside", &["diskproof-no-such-program"]);
@@ -72,11 +71,11 @@ fn the_end_of_a_command_passes_through() {
 
 #[test]
 fn what_is_not_there_is_said_and_nothing_is_run() {
-    let scratch = Scratch::new("nothing");
+    let scratch = Scratch::new();
     let done = scratch.run("../nobody", &["touch", "made"]);
     assert_eq!(done.status.code(), Some(125));
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(said.contains("../nobody: No such file or directory"), "{said}");
-    assert!(!scratch.0.join("data/made").exists());
+    assert!(!scratch.path("data/made").exists());
     assert_eq!(scratch.run("../beside", &[]).status.code(), Some(2));
 }

@@ -5,7 +5,6 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,9 +42,8 @@ fn read_go(stream: &mut UnixStream) {
 /// Asks a server that behaves so for its export, a write and a read; gives what came of it and
 /// after how long.
 fn outcome(serve: impl FnOnce(UnixStream) + Send + 'static) -> (io::Result<()>, Duration) {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let socket = std::env::temp_dir().join(format!("nbd-{}-{number}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
     let listener = UnixListener::bind(&socket).unwrap();
     let server = thread::spawn(move || serve(listener.accept().unwrap().0));
     let began = Instant::now();
@@ -56,7 +54,6 @@ fn outcome(serve: impl FnOnce(UnixStream) + Send + 'static) -> (io::Result<()>, 
     let outcome = Nbd::connect(&socket, "d", PATIENCE).and_then(use_it);
     let took = began.elapsed();
     server.join().unwrap();
-    std::fs::remove_file(&socket).unwrap();
     (outcome, took)
 }
 

@@ -4,41 +4,24 @@
 
 use diskproof_pagecache as cache;
 use proptest::prelude::*;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        Self(folder.join(format!("{name}-{}", std::process::id())))
-    }
-
-    /// A file of so many pages, written and dropped.
-    fn cold(&self, pages: u64) -> File {
-        let mut file = self.open();
-        file.write_all(&vec![7; usize::try_from(pages * cache::page_size()).unwrap()]).unwrap();
-        file.sync_all().unwrap();
-        cache::drop_pages(&file, 0..u64::MAX).unwrap();
-        // Small reads must load what they ask for, nothing ahead.
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
-        file
-    }
-
-    fn open(&self) -> File {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true).open(&self.0).unwrap()
-    }
+fn scratch() -> File {
+    tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_file(&self.0).unwrap();
-    }
+/// A file of so many pages, written and dropped.
+fn cold(pages: u64) -> File {
+    let mut file = scratch();
+    file.write_all(&vec![7; usize::try_from(pages * cache::page_size()).unwrap()]).unwrap();
+    file.sync_all().unwrap();
+    cache::drop_pages(&file, 0..u64::MAX).unwrap();
+    // Small reads must load what they ask for, nothing ahead.
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+    file
 }
 
 fn load(file: &File, page: u64) {
@@ -47,8 +30,7 @@ fn load(file: &File, page: u64) {
 
 #[test]
 fn pages_that_were_read_are_counted_and_found() {
-    let scratch = Scratch::new("read");
-    let file = scratch.cold(64);
+    let file = cold(64);
     assert_eq!(cache::count_pages(&file, 0..u64::MAX).unwrap().cached, 0);
     assert_eq!(cache::find_last_page(&file, 0..64).unwrap(), None);
     for page in [3, 4, 40] {
@@ -66,8 +48,7 @@ fn pages_that_were_read_are_counted_and_found() {
 
 #[test]
 fn a_write_is_dirty_until_it_is_written_and_stays_whole_when_dropped() {
-    let scratch = Scratch::new("dirty");
-    let file = scratch.cold(8);
+    let file = cold(8);
     file.write_all_at(&[9; 5000], 100).unwrap();
     assert_eq!(cache::count_pages(&file, 0..u64::MAX).unwrap().dirty, Some(2));
     cache::start_writeback(&file, 0..u64::MAX).unwrap();
@@ -83,8 +64,7 @@ fn a_write_is_dirty_until_it_is_written_and_stays_whole_when_dropped() {
 
 #[test]
 fn what_is_to_stay_stays() {
-    let scratch = Scratch::new("keep");
-    let file = scratch.cold(32);
+    let file = cold(32);
     for page in 0..32 {
         load(&file, page);
     }
@@ -97,8 +77,7 @@ fn what_is_to_stay_stays() {
 
 #[test]
 fn a_sparse_file_of_terabytes_costs_what_is_cached_of_it() {
-    let scratch = Scratch::new("sparse");
-    let file = scratch.open();
+    let file = scratch();
     file.set_len(8 << 40).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
     let last = (8 << 40) / cache::page_size() - 1;
@@ -111,8 +90,7 @@ fn a_sparse_file_of_terabytes_costs_what_is_cached_of_it() {
 
 #[test]
 fn too_many_runs_are_coarsened_and_cover_what_is_cached() {
-    let scratch = Scratch::new("coarse");
-    let file = scratch.cold(64);
+    let file = cold(64);
     for page in (0..64).step_by(2) {
         load(&file, page);
     }

@@ -221,9 +221,8 @@ mod tests {
 
     #[test]
     fn a_pipe_a_link_and_another_file_are_not_opened() {
-        let folder = std::env::temp_dir().join(format!("symbols-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let (plain, link, pipe) = (folder.join("plain"), folder.join("link"), folder.join("pipe"));
+        let folder = tempfile::tempdir().unwrap();
+        let [plain, link, pipe] = ["plain", "link", "pipe"].map(|name| folder.path().join(name));
         std::fs::write(&plain, "text").unwrap();
         std::os::unix::fs::symlink(&plain, &link).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
@@ -233,7 +232,6 @@ mod tests {
             open(&Module { inode, build_id: Vec::new(), path }).is_some()
         };
         assert!(opens(&plain, number) && !opens(&plain, number + 1));
-        assert!(!opens(&link, 0) && !opens(&pipe, 0) && !opens(&folder, 0));
-        std::fs::remove_dir_all(folder).unwrap();
+        assert!(!opens(&link, 0) && !opens(&pipe, 0) && !opens(folder.path(), 0));
     }
 }

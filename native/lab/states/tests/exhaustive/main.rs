@@ -70,7 +70,7 @@ fn look(cut: &Cut<'_, '_>, choice: &Choice) -> Seen {
 fn begin(base: &[u8]) -> Recording {
     let mut recording = Recording::new(base);
     for (file, name) in FOLDERS {
-        std::fs::create_dir(recording.path.join("base").join(name)).unwrap();
+        std::fs::create_dir(recording.path("base").join(name)).unwrap();
         recording.add(file, Operation::Base(entry(ROOT, 0o40755, 0, name.as_bytes())));
     }
     recording
@@ -235,7 +235,7 @@ fn what_was_not_written_may_hold_what_was_there_before() {
         write(&mut recording, 0, 1536);
         let (log, base) = recording.finish();
         let shown = |name: &str, choice: &str| {
-            let to = recording.path.join(name);
+            let to = recording.path(name);
             let id = format!("{fault}:512:5:without=5~{choice}").parse().unwrap();
             show(&log, &base, &id, &to).unwrap();
             std::fs::read(to.join("disk")).unwrap()
@@ -263,7 +263,7 @@ fn sectors_are_from_64_bytes_to_64_kib() {
         assert_eq!(Store::open(&log, &base, Some(sector)).is_ok(), known, "{sector}");
     }
     for (sector, left) in [(64, 64), (16384, 16384), (65536, 65536)] {
-        let to = recording.path.join(sector.to_string());
+        let to = recording.path(sector.to_string());
         let id = format!("power:{sector}:5:without=5~1").parse().unwrap();
         show(&log, &base, &id, &to).unwrap();
         let content = std::fs::read(to.join("disk")).unwrap();
@@ -278,7 +278,7 @@ fn a_discard_is_done_by_clusters() {
     recording.add(DISK, Operation::Fallocate { mode: 3, offset, length });
     let (log, base) = recording.finish();
     let shown = |name: &str, whole: &str, tear: &str| {
-        let to = recording.path.join(name);
+        let to = recording.path(name);
         show(&log, &base, &format!("power:{whole}:5:without=5~{tear}").parse().unwrap(), &to)?;
         Ok::<_, Failure>(std::fs::read(to.join("disk")).unwrap())
     };
@@ -297,7 +297,7 @@ fn a_discard_is_done_by_clusters() {
     ] {
         assert!(shown("none", whole, "1").unwrap_err().to_string().contains(why), "{whole}");
     }
-    assert!(!recording.path.join("none").exists());
+    assert!(!recording.path("none").exists());
 }
 
 #[test]
@@ -360,7 +360,7 @@ fn a_small_log_is_built_wholly() {
 #[test]
 fn a_shown_state_has_modes_attributes_and_second_names() {
     let mut recording = begin(b"old");
-    let disk = recording.path.join("base/disk");
+    let disk = recording.path("base/disk");
     rustix::fs::setxattr(&disk, "user.old", b"1", XattrFlags::empty()).unwrap();
     let mode = Some(0o666);
     recording.add(DISK, Operation::Setattr { mode, uid: None, gid: None });
@@ -370,7 +370,7 @@ fn a_shown_state_has_modes_attributes_and_second_names() {
     recording.add(DISK, Operation::Link { parent: 3, name });
     recording.add(9, Operation::Create(entry(ROOT, libc::S_IFIFO | 0o622, 0, b"fifo")));
     let (log, base) = recording.finish();
-    let to = recording.path.join("shown");
+    let to = recording.path("shown");
     let all: StateId = "power:512:9:everything".parse().unwrap();
     show(&log, &base, &all, &to).unwrap();
     let first = std::fs::metadata(to.join("disk")).unwrap();

@@ -1,10 +1,10 @@
 //! Logs made by hand, with a base beside them.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::{Path, PathBuf};
 
 use diskproof_wire::crash_log::{Entry, Frame, Header, Operation, Place, ROOT};
+use tempfile::TempDir;
 
 /// Sectors of these logs.
 pub const SECTOR: u64 = 512;
@@ -13,18 +13,12 @@ pub const DISK: u64 = 2;
 
 /// A directory with `log` and `base/disk`; gone with this value.
 pub struct Recording {
-    pub path: PathBuf,
+    folder: TempDir,
     bytes: Vec<u8>,
     sequence: u64,
     pub now: u64,
     /// Of what is added next.
     pub caller: u32,
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
 }
 
 pub fn entry(parent: u64, mode: u32, size: u64, name: &[u8]) -> Entry<'static> {
@@ -35,12 +29,9 @@ pub fn entry(parent: u64, mode: u32, size: u64, name: &[u8]) -> Entry<'static> {
 
 impl Recording {
     pub fn new(disk: &[u8]) -> Recording {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("diskproof-states-test-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(path.join("base")).unwrap();
-        std::fs::write(path.join("base/disk"), disk).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("base")).unwrap();
+        std::fs::write(folder.path().join("base/disk"), disk).unwrap();
         let header = Header {
             sector: SECTOR as u32,
             block: 4096,
@@ -49,7 +40,7 @@ impl Recording {
             realtime_ns: 1,
         };
         let bytes = header.encode().to_vec();
-        let mut recording = Recording { path, bytes, sequence: 0, now: 1, caller: 0 };
+        let mut recording = Recording { folder, bytes, sequence: 0, now: 1, caller: 0 };
         recording.add(ROOT, Operation::Base(entry(0, 0o40755, 0, b"")));
         let size = disk.len() as u64;
         recording.add(DISK, Operation::Base(entry(ROOT, 0o100644, size, b"disk")));
@@ -77,7 +68,11 @@ impl Recording {
 
     pub fn finish(&mut self) -> (PathBuf, PathBuf) {
         self.add(0, Operation::End { text: Cow::Borrowed(b"test") });
-        std::fs::write(self.path.join("log"), &self.bytes).unwrap();
-        (self.path.join("log"), self.path.join("base"))
+        std::fs::write(self.path("log"), &self.bytes).unwrap();
+        (self.path("log"), self.path("base"))
+    }
+
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.folder.path().join(name)
     }
 }

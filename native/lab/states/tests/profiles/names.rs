@@ -106,11 +106,11 @@ fn a_name_in_another_directory_may_be_durable_before_the_old_one_is_gone() {
     let make = |before: &'static [u64], flushes: &'static [u64]| {
         move |recording: &mut Recording| {
             for (directory, name) in [(20, "A"), (21, "B")] {
-                std::fs::create_dir(recording.path.join("base").join(name)).unwrap();
+                std::fs::create_dir(recording.path("base").join(name)).unwrap();
                 let made = entry(ROOT, 0o40755, 0, name.as_bytes());
                 recording.add(directory, Operation::Base(made));
             }
-            std::fs::write(recording.path.join("base/A/old"), b"").unwrap();
+            std::fs::write(recording.path("base/A/old"), b"").unwrap();
             recording.add(22, Operation::Base(entry(20, FILE as u32, 0, b"old")));
             for &file in before {
                 write(recording, 22, 1);

@@ -128,7 +128,7 @@ fn the_edges_of_a_hole_may_be_lost_after_a_sync_on_xfs_and_the_hole_is_not() {
 #[test]
 fn a_directory_may_say_any_length() {
     let make = |recording: &mut Recording| {
-        std::fs::create_dir(recording.path.join("base/directory")).unwrap();
+        std::fs::create_dir(recording.path("base/directory")).unwrap();
         let said = entry(ROOT, 0o40755, u64::MAX, b"directory");
         recording.add(3, Operation::Base(said));
         write_at(recording, 0, BLOCK, 5);

@@ -8,38 +8,28 @@ mod wild;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::choices::Choices;
 use crate::files::Files;
 use crate::module::{Moment, Setup};
 
 /// A folder that is gone afterwards.
-pub struct Trees(PathBuf);
+pub struct Trees(tempfile::TempDir);
 
 impl Trees {
     pub fn new() -> Trees {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("diskproof-monitor-{}-{number}", std::process::id());
-        Trees(std::env::temp_dir().join(name))
+        Trees(tempfile::tempdir().unwrap())
     }
 
     /// The `at`th moment's tree, with these files.
     pub fn add(&self, at: usize, files: &[(&str, &str)]) -> PathBuf {
-        let root = self.0.join(at.to_string());
+        let root = self.0.path().join(at.to_string());
         for (path, text) in files {
             let path = root.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
         root
-    }
-}
-
-impl Drop for Trees {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
     }
 }
 

@@ -61,18 +61,18 @@ mod tests {
 
     #[test]
     fn only_disks_with_a_device_are_physical() {
-        let top = std::env::temp_dir().join(format!("diskproof-disks-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path();
         for path in ["sdb/device", "sda/device", "loop0/queue", "dm-0/dm", "nvme0c0n1/device"] {
             fs::create_dir_all(top.join("sys/block").join(path)).unwrap();
         }
         fs::write(top.join("sys/block/nvme0c0n1/hidden"), "1\n").unwrap();
-        let physical = Physical::of(&top, b"");
+        let physical = Physical::of(top, b"");
         let found: Vec<bool> =
             [&b"sda"[..], b"sdb", b"loop0", b"dm-0", b"nvme0c0n1", b"../block", b""]
                 .iter()
                 .map(|name| physical.is(name))
                 .collect();
-        fs::remove_dir_all(&top).unwrap();
         assert_eq!(found, [true, true, false, false, false, false, false]);
     }
 

@@ -93,25 +93,23 @@ fn a_flood_without_an_end_is_bounded() {
 #[test]
 fn a_header_is_found_however_much_comes_at_once_after_it() {
     let header = r#"{"type":"header","protocol":1,"columns":[{"name":"a","unit":"1/s"}]}"#;
-    let file = std::env::temp_dir().join(format!("diskproof-flood-{}", std::process::id()));
+    let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, format!("{header}\n{}", "\0".repeat(1 << 20))).unwrap();
-    let opened = open_commands(&[&format!("cat {}", file.display())]);
-    std::fs::remove_file(&file).unwrap();
+    let opened = open_commands(&[&format!("cat {}", file.path().display())]);
     assert!(opened.is_ok());
 }
 
 #[test]
 fn what_it_started_ends_with_it() {
-    let path = std::env::temp_dir().join(format!("diskproof-module-{}", std::process::id()));
+    let file = tempfile::NamedTempFile::new().unwrap();
     let mut module = open_script(&format!(
         "trap '' TERM; sleep 60 & echo $! >{}; echo '{{\"type\":\"sample\",\"values\":[1]}}'; wait",
-        path.display()
+        file.path().display()
     ));
     look_until(module.as_mut(), 100.0, |row| row[0] == 1.0);
-    let pid = std::fs::read_to_string(&path).unwrap();
+    let pid = std::fs::read_to_string(&file).unwrap();
     assert!(lives(pid.trim()));
     drop(module);
-    std::fs::remove_file(&path).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
     while lives(pid.trim()) {
         assert!(Instant::now() < deadline, "it still runs");

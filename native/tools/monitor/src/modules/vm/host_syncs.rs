@@ -97,8 +97,7 @@ mod tests {
             assert!(!rustix::process::geteuid().is_root(), "root finds the tracepoints");
             return;
         };
-        let path = std::env::temp_dir().join(format!("diskproof-syncs-{}", std::process::id()));
-        let file = std::fs::File::create(&path).unwrap();
+        let file = tempfile::tempfile().unwrap();
         let own = rustix::thread::gettid().as_raw_nonzero().get();
         let counters = HostSyncs::start(&tracepoints, || vec![own]).unwrap();
         file.sync_all().unwrap();
@@ -107,7 +106,6 @@ mod tests {
         }
         let other = file.try_clone().unwrap();
         std::thread::spawn(move || other.sync_data().unwrap()).join().unwrap();
-        std::fs::remove_file(&path).unwrap();
         assert_eq!(counters.read(), 6.0);
     }
 

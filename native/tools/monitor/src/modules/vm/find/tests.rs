@@ -3,18 +3,15 @@ use std::os::unix::fs::symlink;
 use super::*;
 
 /// A folder that looks like /proc, gone at the end.
-struct Proc(std::path::PathBuf);
+struct Proc(tempfile::TempDir);
 
 impl Proc {
-    fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("diskproof-find-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Proc(path)
+    fn new() -> Self {
+        Proc(tempfile::tempdir().unwrap())
     }
 
     fn add(&self, pid: i32, program: Option<&str>, comm: &str, arguments: &[&str]) {
-        let folder = self.0.join(pid.to_string());
+        let folder = self.0.path().join(pid.to_string());
         fs::create_dir(&folder).unwrap();
         if let Some(program) = program {
             symlink(program, folder.join("exe")).unwrap();
@@ -29,13 +26,7 @@ impl Proc {
     }
 
     fn names(&self, known: &[&Found]) -> Vec<String> {
-        Finder::new().find_new(&self.0, known).into_iter().map(|found| found.name).collect()
-    }
-}
-
-impl Drop for Proc {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        Finder::new().find_new(self.0.path(), known).into_iter().map(|found| found.name).collect()
     }
 }
 
@@ -43,7 +34,7 @@ const QEMU: Option<&str> = Some("/usr/bin/qemu-system-x86_64");
 
 #[test]
 fn qemus_whatever_they_call_themselves() {
-    let proc = Proc::new("names");
+    let proc = Proc::new();
     proc.add(11, QEMU, "qemu-system-x86", &["qemu-system-x86_64", "-name", "web"]);
     proc.add(12, QEMU, "my-guest", &["my-guest", "-name", "db,process=my-guest"]);
     proc.add(13, Some("/usr/libexec/qemu-kvm"), "qemu-kvm", &["qemu-kvm", "-uuid", "1-2"]);
@@ -54,24 +45,24 @@ fn qemus_whatever_they_call_themselves() {
 
 #[test]
 fn what_is_no_guest() {
-    let proc = Proc::new("others");
+    let proc = Proc::new();
     proc.add(21, Some("/usr/bin/qemu-img"), "qemu-img", &["qemu-img", "convert"]);
     proc.add(22, Some("/usr/bin/qemu-x86_64"), "qemu-x86_64", &["qemu-x86_64", "ls"]);
     proc.add(23, Some("/bin/sh"), "sh", &["sh", "-c", "qemu-system-x86_64 -name web"]);
     proc.add(24, QEMU, "qemu-system-x86", &["q", "-machine", "none", "-qmp", "stdio"]);
     proc.add(25, None, "qemu-system-x86", &["/usr/bin/vim", "-name", "web"]);
     proc.add(26, QEMU, "qemu-system-x86", &[]);
-    fs::create_dir(proc.0.join("self")).unwrap();
-    fs::create_dir(proc.0.join("27")).unwrap();
+    fs::create_dir(proc.0.path().join("self")).unwrap();
+    fs::create_dir(proc.0.path().join("27")).unwrap();
     assert_eq!(proc.names(&[]), Vec::<String>::new());
 }
 
 #[test]
 fn two_guests_of_one_name_are_told_apart_and_none_comes_twice() {
-    let proc = Proc::new("twice");
+    let proc = Proc::new();
     proc.add(31, QEMU, "q", &["q", "-name", "web"]);
     proc.add(32, QEMU, "q", &["q", "-name", "web"]);
-    let found = Finder::new().find_new(&proc.0, &[]);
+    let found = Finder::new().find_new(proc.0.path(), &[]);
     let told: Vec<_> =
         found.iter().map(|each| (each.pid, each.started, each.name.as_str())).collect();
     assert_eq!(told, [(31, 310, "web"), (32, 320, "web-32")]);
@@ -81,11 +72,11 @@ fn two_guests_of_one_name_are_told_apart_and_none_comes_twice() {
 
 #[test]
 fn a_second_look_waits_its_time() {
-    let proc = Proc::new("pause");
+    let proc = Proc::new();
     let mut finder = Finder::new();
-    assert!(finder.find_new(&proc.0, &[]).is_empty());
+    assert!(finder.find_new(proc.0.path(), &[]).is_empty());
     proc.add(41, QEMU, "q", &["q"]);
-    assert!(finder.find_new(&proc.0, &[]).is_empty());
+    assert!(finder.find_new(proc.0.path(), &[]).is_empty());
     finder.next = Some(Instant::now());
-    assert_eq!(finder.find_new(&proc.0, &[]).len(), 1);
+    assert_eq!(finder.find_new(proc.0.path(), &[]).len(), 1);
 }

@@ -12,10 +12,9 @@ const WRONG: &[u8] = b"{\"return\": [{\"stats\": 1}], \"id\": \"diskproof\"}\n";
 const REFUSED: &[u8] = b"{\"error\": {}, \"id\": \"diskproof\"}\n";
 
 /// What `ask` makes of a socket of this process that says some words.
-fn asked(name: &str, pid: i32, said: &'static [&'static [u8]]) -> Result<GuestFlushes, Silence> {
-    let folder = std::env::temp_dir().join(format!("diskproof-qmp-{}-{name}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("socket");
+fn asked(pid: i32, said: &'static [&'static [u8]]) -> Result<GuestFlushes, Silence> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
     let server = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
@@ -30,7 +29,6 @@ fn asked(name: &str, pid: i32, said: &'static [&'static [u8]]) -> Result<GuestFl
     let answer = ask(pid, &path, &mut SocketLists::default());
     drop(UnixStream::connect(&path)); // a server that nobody came to ends as well
     server.join().unwrap();
-    fs::remove_dir_all(&folder).unwrap();
     answer
 }
 
@@ -40,23 +38,23 @@ fn own_pid() -> i32 {
 
 #[test]
 fn flushes_of_all_disks_are_summed_up() {
-    let answer = asked("sum", own_pid(), &[GREETING, ANSWER]);
+    let answer = asked(own_pid(), &[GREETING, ANSWER]);
     assert_eq!(answer, Ok(GuestFlushes { count: 7, nanoseconds: 500 }));
 }
 
 #[test]
 fn a_server_that_is_no_qemu_is_left() {
-    assert_eq!(asked("other", own_pid(), &[b"220 mail\n"]), Err(Silence::NoAnswer));
-    assert_eq!(asked("mute", own_pid(), &[]), Err(Silence::NoAnswer));
-    assert_eq!(asked("half", own_pid(), &[GREETING]), Err(Silence::NoAnswer));
-    assert_eq!(asked("wrong", own_pid(), &[GREETING, WRONG]), Err(Silence::NoAnswer));
-    assert_eq!(asked("refused", own_pid(), &[GREETING, REFUSED]), Err(Silence::NoAnswer));
+    assert_eq!(asked(own_pid(), &[b"220 mail\n"]), Err(Silence::NoAnswer));
+    assert_eq!(asked(own_pid(), &[]), Err(Silence::NoAnswer));
+    assert_eq!(asked(own_pid(), &[GREETING]), Err(Silence::NoAnswer));
+    assert_eq!(asked(own_pid(), &[GREETING, WRONG]), Err(Silence::NoAnswer));
+    assert_eq!(asked(own_pid(), &[GREETING, REFUSED]), Err(Silence::NoAnswer));
 }
 
 #[test]
 fn a_socket_of_another_process_is_not_spoken_to() {
     let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
-    assert_eq!(asked("foreign", parent, &[GREETING, ANSWER]), Err(Silence::NotOurs));
+    assert_eq!(asked(parent, &[GREETING, ANSWER]), Err(Silence::NotOurs));
     assert_eq!(
         ask(own_pid(), Path::new("/no/such/socket"), &mut SocketLists::default()),
         Err(Silence::NotOurs)
@@ -65,13 +63,13 @@ fn a_socket_of_another_process_is_not_spoken_to() {
 
 #[test]
 fn a_socket_in_use_is_left_alone() {
-    let path = std::env::temp_dir().join(format!("diskproof-qmp-used-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
     let client = UnixStream::connect(&path).unwrap();
     let accepted = listener.accept().unwrap();
     assert_eq!(ask(own_pid(), &path, &mut SocketLists::default()), Err(Silence::InUse));
     drop((client, accepted));
-    fs::remove_file(&path).unwrap();
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err(), "nobody came a second time");
 }

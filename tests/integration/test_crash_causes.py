@@ -65,7 +65,7 @@ def test_a_cause_is_sent_as_a_folder_that_needs_nothing_of_ours(
     assert checked.returncode == 1 and "'charlie'" in checked.stdout
     assert sorted(path.name for path in Path("parcel/state/charlie").iterdir()) == ["old"]
     story = Path("parcel/story.txt").read_text().splitlines()
-    assert len(story) <= 20 and story[-1].strip() == "crash"
+    assert len(story) <= 20 and story[-1].strip() == "crash: the host loses power"
     # Who did it, and where, stand between where the interpreter has debug symbols.
     assert any(re.search("mkdir charlie/below(, by .*)?  <- missing$", line) for line in story)
     (case,) = ElementTree.parse("parcel/junit.xml").getroot()

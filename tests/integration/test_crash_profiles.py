@@ -63,6 +63,7 @@ def test_the_same_recording_is_judged_by_the_rules_that_were_asked_for(
     both = [rows[f"power-{each}"]["verdict"] for each in ("ext4-journal", "ext4")]
     assert both == ["keeps", "corrupts"]
     assert rows["power-xfs"]["reproduce"].endswith("--fault power-xfs")
+    assert [fault for fault, row in rows.items() if row["causes"]] == ["power"]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_a_program_that_syncs_everything(
     how: str,
     said: str,
 ) -> None:
-    """XFS may not have the disk flush where its log has nothing to write."""
+    """XFS may not have the disk flush where its log has nothing to write: a cause of its own."""
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("folder/data").write_bytes(b"." * 4096)
@@ -94,6 +95,8 @@ def test_a_program_that_syncs_everything(
     rows = {row["fault"]: row for row in json.loads(told.out)}
     assert code == (0 if how == "append" else 1)
     assert not any(row["kept_so_far"] for row in rows.values())
+    searched = [fault for fault, row in rows.items() if row["causes"]]
+    assert searched == ["power", "power-xfs"][: 1 + code]
 
 
 @pytest.mark.parametrize(("named", "why"), [("ext4,zfs", "zfs"), ("", "nothing")])

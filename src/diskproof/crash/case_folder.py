@@ -20,9 +20,10 @@ from diskproof.errors import UsageError
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.records.callers import is_by_several
 from diskproof.records.causes import Cause, find_causes
-from diskproof.records.operations import Operation, by_words, operation_words
+from diskproof.records.operations import by_words, operation_words
 from diskproof.records.verdicts import CrashRun
 from diskproof.report.crash.cause_table import cause_text, cure_text, loss_text, told_cause
+from diskproof.study.crash import FAULT_WORDS
 
 STORY_LINES = 20
 SCRIPT = """#!/bin/sh
@@ -69,20 +70,20 @@ def _write(target: Path, run_: CrashRun, cause: Cause, made: Reproduced) -> None
         script = target / "check.sh"
         script.write_text(SCRIPT.format(check=shlex.join(map(str, check))))
         script.chmod(0o755)
-    (target / "story.txt").write_text("\n".join(story(cause, made.known)) + "\n")
+    (target / "story.txt").write_text("\n".join(story(cause, made)) + "\n")
     ElementTree.ElementTree(junit(run_, cause, made)).write(
         target / "junit.xml", encoding="utf-8", xml_declaration=True
     )
 
 
-def story(cause: Cause, known: tuple[Operation, ...]) -> Iterator[str]:
+def story(cause: Cause, made: Reproduced) -> Iterator[str]:
     """What happened, in at most ``STORY_LINES``: the head, then the last things before the crash,
     what is missing among them in any case."""
     yield f"cause: {_plain(told_cause(cause))}"
     yield f"loss: {_plain(loss_text(cause))}"
     yield f"cure: {_plain(cure_text(cause))}"
     yield "time, ms  what happened before the crash"
-    room = STORY_LINES - 6
+    known, room = made.known, STORY_LINES - 6
     gone = [each for each in known if each.is_absent][:room]
     wanted = {each.sequence for each in (*gone, *([cause.there] if cause.there else []))}
     wanted |= {each.sequence for each in known[max(0, len(known) - (room - len(wanted))) :]}
@@ -95,7 +96,7 @@ def story(cause: Cause, known: tuple[Operation, ...]) -> Iterator[str]:
         said = f"promised: {told}" if each.kind == "acknowledge" else told
         state = f"  <- {each.presence}" if each.is_absent else ""
         yield f"{(each.end - began) / 1e6:8.3f}  {said}{state}"
-    yield "          crash"
+    yield f"          crash: {FAULT_WORDS[made.verdict.fault]}"
 
 
 def _plain(text: str) -> str:
@@ -109,5 +110,5 @@ def junit(run_: CrashRun, cause: Cause, made: Reproduced) -> ElementTree.Element
     name = f"{made.verdict.fault}: {_plain(cause_text(cause))}"
     case = ElementTree.SubElement(suite, "testcase", classname=run_.writer, name=name)
     failure = ElementTree.SubElement(case, "failure", message=_plain(loss_text(cause)))
-    failure.text = os.linesep.join(story(cause, made.known))
+    failure.text = os.linesep.join(story(cause, made))
     return suite

@@ -24,7 +24,7 @@ from diskproof.process.start import run
 from diskproof.recording.log import writes_mapped
 from diskproof.records import Artefact, Cell
 from diskproof.records.causes import CAUSES, read_causes
-from diskproof.records.verdicts import CrashRun, Fault, Verdict
+from diskproof.records.verdicts import PROFILES, CrashRun, Fault, Verdict
 from diskproof.study.crash import writer_of
 from diskproof.units import render_seconds
 
@@ -93,7 +93,7 @@ def judging_seconds(cell: Cell, faults: int) -> float:
     anew by twice its time."""
     search = float(cell.workload.option("explore_seconds"))
     causes = float(cell.workload.option("causes_seconds", "0")) + SLACK_SECONDS
-    return faults * (2 * (search + SLACK_SECONDS) + END_SECONDS) + causes
+    return faults * (2 * (search + SLACK_SECONDS) + END_SECONDS + causes)
 
 
 def find_check(cell: Cell) -> Mapping[str, object]:
@@ -114,12 +114,12 @@ def judge_all(
     """A verdict for each fault on one recording, at least as bad as the worst of its causes."""
     check = find_check(cell)
     search = partial(search_fault, recorded, cell, check, explorer)
-    verdicts = []
+    verdicts: list[Verdict] = []
     for fault in faults:
         with notes.phase(f"explore_{fault}"):
             found = search(fault, lambda so_far: tell(Activity(_describe_search(so_far))))
         causes: dict[str, object] = {}
-        if seconds := seconds_for_causes(found, cell):
+        if seconds := seconds_for_causes(found, cell, verdicts):
             tell(Activity("looking for causes"))
             with notes.phase("causes"):
                 wanted = make_search(recorded, cell, check, fault, seconds)
@@ -134,13 +134,16 @@ def judge_all(
     return tuple(verdicts)
 
 
-def seconds_for_causes(found: Explored, cell: Cell) -> float:
+def seconds_for_causes(found: Explored, cell: Cell, before: Sequence[Verdict]) -> float:
     """How long to look for causes of what power takes, and for flushes that nobody needs; 0 where
-    nobody asks for them."""
-    wanted = found.worst or cell.workload.option("causes_of") == "all"
-    if found.fault != "power" or not wanted or not found.promises:
-        return 0.0
-    return float(cell.workload.option("causes_seconds", "0"))
+    nobody asks for them. By a file system's rules only where those of POSIX, which come ``before``,
+    lose nothing."""
+    if found.fault == "power":
+        wanted = found.worst is not None or cell.workload.option("causes_of") == "all"
+    else:
+        lost_by = [each.fault for each in before if each.is_broken]
+        wanted = bool(found.worst and found.fault in PROFILES.values() and "power" not in lost_by)
+    return float(cell.workload.option("causes_seconds", "0")) if wanted and found.promises else 0.0
 
 
 def _describe_search(found: Explored) -> str:

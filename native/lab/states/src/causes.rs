@@ -90,9 +90,12 @@ fn find(
     let mut search = Search { exploration, steps, causes, until: at(CAUSES) };
     let finished = search.run(exploration.durability, exploration.cuts)?;
     let (mut cured, mut flushes) = (None, Vec::new());
-    if exploration.fault() == Fault::Power {
+    let fault = exploration.fault();
+    if fault == Fault::Power || fault.rules().is_some() {
         search.until = at(CURES);
         cured = with_cures(&search)?;
+    }
+    if fault == Fault::Power {
         search.until = at(1.0);
         flushes = judge_flushes(&search)?;
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use diskproof_states::causes::find_causes;
 use diskproof_states::causes::lines::{CauseLine, CausesSummary};
+use diskproof_states::fault::Fault;
 use diskproof_states::operation::{Caller, Kind, Operations};
 use diskproof_states::request::Request;
 use diskproof_states::run::explore;
@@ -88,6 +89,28 @@ fn writes_that_nobody_flushed_are_one_cause_with_its_cure() {
     assert_eq!((&cure.path[..], cure.works, cure.flushes), ("disk", true, 6));
     assert!(cause.states > 1 && summary.finished);
     assert_eq!(summary.cured, Some(true));
+}
+
+/// sync(2) that changes no metadata has the disk flush by POSIX and ext4, and not on XFS.
+#[test]
+fn what_one_file_system_loses_has_its_cause_and_cure_there() {
+    let mut ledger = Ledger::new();
+    for _ in 0..3 {
+        ledger.write();
+        ledger.recording.add(0, Operation::Sync);
+        ledger.promise();
+    }
+    let mut request = ledger.request();
+    for fault in [Fault::Power, Fault::PowerExt4, Fault::PowerXfs] {
+        request.fault = fault;
+        let (causes, summary) = find_causes(&request).unwrap();
+        let cures: Vec<_> = causes.iter().map(|cause| cause.cure.as_ref().unwrap()).collect();
+        match (fault, &cures[..]) {
+            (Fault::PowerXfs, [cure]) => assert_eq!((&cure.path[..], cure.works), ("disk", true)),
+            (fault, cures) => assert!(fault != Fault::PowerXfs && cures.is_empty()),
+        }
+        assert_eq!(summary.flushes.all.count > 0, fault == Fault::Power);
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ import random
 import shutil
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -56,8 +57,11 @@ def by_name(found: tuple[Finding, ...]) -> dict[str, Finding]:
 
 def loop_files(folder: Path) -> list[str]:
     """What is behind loop devices, of files below a folder."""
-    files = Path("/sys/block").glob("loop*/loop/backing_file")
-    return [text for file in files if str(folder) in (text := file.read_text())]
+    found = []
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with suppress(OSError):  # detached meanwhile
+            found.append(file.read_text())
+    return [text for text in found if str(folder) in text]
 
 
 def processes_with(text: str) -> list[psutil.Process]:

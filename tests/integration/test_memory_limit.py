@@ -4,6 +4,7 @@ Requires root, fio, qemu-storage-daemon, and a memory controller.
 """
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +30,9 @@ def bounded(name: str, limit: int, **protocol: str) -> WorkloadSpec:
 
 
 def groups() -> list[Path]:
-    return [path for path in GROUPS.rglob(f"{PREFIX}*") if path.name.endswith(str(os.getpid()))]
+    names = [Path(top, name) for top, names, _ in os.walk(GROUPS) for name in names]
+    own = re.compile(f"{re.escape(PREFIX)}.*{os.getpid()}")
+    return [path for path in names if own.fullmatch(path.name)]
 
 
 @needs_limit

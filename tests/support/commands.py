@@ -72,7 +72,9 @@ def start_diskproof(*arguments: str | Path, cwd: Path) -> Iterator[Process]:
 
 def left_behind(folder: Path) -> list[str]:
     """Images below ``folder`` and processes that work in it, ours apart."""
-    images = [str(path) for path in folder.glob("**/diskproof-run-*")]
+    # Of what goes meanwhile os.walk tells nothing, and Path.glob an error.
+    folders = [Path(top, name) for top, names, _ in os.walk(folder) for name in names]
+    images = [str(each) for each in folders if each.name.startswith("diskproof-run-")]
     processes = []
     for process in psutil.process_iter():
         try:

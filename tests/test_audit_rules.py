@@ -125,6 +125,18 @@ def test_a_writer_that_never_flushes_asks_of_write_through_only() -> None:
     assert prove_disk(judge(through), [row]).certainty == "proved"
 
 
+def test_what_a_program_of_somebodys_loses_may_be_its_own_fault() -> None:
+    """Its verdict is about the program, too: one that never syncs loses on any disk."""
+
+    def by_program(word: str) -> VerdictRow:
+        row = verdict(word)
+        options = (*row.cell.workload.options, ("check", "./look"))
+        return replace(row, cell=replace(row.cell, workload=WorkloadSpec("app", "crash", options)))
+
+    assert prove_disk(judge(LEVELS), [by_program("loses")]).certainty == "by rule"
+    assert prove_disk(judge(LEVELS), [by_program("keeps")]).certainty == "proved"
+
+
 def test_keeps_is_no_proof_against_a_rule() -> None:
     unsafe = {**LEVELS, "cache": "unsafe"}
     judged = prove_disk(judge(unsafe), [verdict("keeps", cache="unsafe")])

@@ -77,7 +77,7 @@ def test_a_spreadsheet_has_a_sheet_of_tiles(place: Path, tmp_path: Path) -> None
 def test_show_says_that_there_are_runs_of_tiles(place: Path, tmp_path: Path) -> None:
     shown = diskproof("show", "--store", place, cwd=tmp_path)
     assert shown.returncode == 0
-    assert b"4 runs of tiles are stored" in shown.stdout and b"--kind tiles" in shown.stdout
+    assert b"stored, too: 4 tile runs" in shown.stdout and b"--kind tiles" in shown.stdout
     assert b"no results" not in shown.stdout
     as_json = diskproof("show", "--store", place, "--json", cwd=tmp_path)
     assert json.loads(as_json.stdout) == []

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from diskproof.cli import run_command_line
 from diskproof.records import Cell, HostRecord, Metric, RunRecord, StudyRecord, WorkloadSpec
 from diskproof.records.verdicts import COVERED, FAULTS, CrashRun, Fault, Verdict, VerdictRow
 from diskproof.report.crash.cell_names import crash_labels
@@ -158,6 +159,17 @@ def shown(view: object) -> str:
     text = io.StringIO()
     Console(width=80, file=text).print(view)
     return text.getvalue()
+
+
+def test_show_tells_of_verdicts_which_are_no_results(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["show", "--store", str(tmp_path / "s.sqlite"), "--study"]
+    for study, has_results in (("crashes", False), ("speeds", True)):
+        assert run_command_line([*words, study]) == 0
+        told = capsys.readouterr().out
+        assert ("4 crash verdicts" in told, "iops" in told) == (not has_results, has_results)
+        assert "no results" not in told and "tile run" not in told
 
 
 def test_the_column_stands_beside_the_speed(store: Store) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 BEST_SCORES = 5
+NOTHING_YET = "there are no results in {} yet"
 _MEASURE_FIRST = "`diskproof run` a study first"
 
 
@@ -70,7 +71,7 @@ def show(
     with open_store(store) as opened:
         studies = opened.studies()
         found = _results(opened, study, metric)
-        tiles = _tiles_line(opened, study)
+        beside = _told_beside(opened, study)
         chosen = [row for row in found if all_metrics or metric or row.primary]
         figures = opened.figures(chosen)
     results = sorted_results(chosen, figures, by_cell=sort is Sort.CELL)
@@ -79,23 +80,25 @@ def show(
     elif as_csv:
         _print_csv(show_rows(results, figures, studies))
     else:
-        nothing = tiles or _nothing_yet(store)
-        console().print(render_results(studies, results, figures) if results else nothing)
-        if results and tiles:
-            console().print(tiles)
+        if results:
+            console().print(render_results(studies, results, figures))
+        if beside or not results:
+            console().print(beside or NOTHING_YET.format(store))
     return Exit.OK
 
 
-def _tiles_line(store: Store, wanted: Sequence[str] | None) -> str:
-    """That there are runs of tiles, which are no results of a workload, and how to see them."""
-    ids = [_require_study(store, name) for name in wanted] if wanted else [None]
-    count = sum(len(store.tile_runs(each)) for each in dict.fromkeys(ids))
-    if not count:
-        return ""
-    named = "1 run of tiles is" if count == 1 else f"{count} runs of tiles are"
-    return (
-        f"{named} stored: `diskproof report -o FILE.html` tells what they say, "
-        "`diskproof export --kind tiles -o FILE` writes them"
+def _told_beside(store: Store, wanted: Sequence[str] | None) -> str:
+    """What is stored that is no result of a workload, and how to see it: a line each."""
+    from diskproof.report.labels import count
+
+    ids = dict.fromkeys(_require_study(store, name) for name in wanted) if wanted else [None]
+    tiles = sum(len(store.tile_runs(each)) for each in ids), "tile run", "tiles"
+    verdicts = sum(len(store.verdicts(each)) for each in ids), "crash verdict", "verdicts"
+    return "\n".join(
+        f"stored, too: {count(number, thing)}; `diskproof report -o FILE.html` tells what they "
+        f"say, `diskproof export --kind {kind} -o FILE` writes them"
+        for number, thing, kind in (tiles, verdicts)
+        if number
     )
 
 
@@ -124,10 +127,6 @@ def _require_study(store: Store, name: str) -> str:
         held = ", ".join(dict.fromkeys(study.name for study in store.studies())) or "no study"
         raise UsageError(f"no study {name!r} in {store.place}", f"it holds {held}")
     return found.id
-
-
-def _nothing_yet(store: str) -> str:
-    return f"there are no results in {store} yet"
 
 
 def _print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -170,7 +169,7 @@ def rank(
             for view in name_files(read_views(opened, study or ()))
         ]
     if not rankings:
-        raise UsageError(_nothing_yet(store), hint=_MEASURE_FIRST)
+        raise UsageError(NOTHING_YET.format(store), hint=_MEASURE_FIRST)
     if as_json:
         print_json([ranking_json(view, found, best) for view, found in rankings])
     else:
@@ -202,7 +201,7 @@ def report(
 
     views = _views(store, study, details=True)
     if not views:
-        raise UsageError(_nothing_yet(store), hint=_MEASURE_FIRST)
+        raise UsageError(NOTHING_YET.format(store), hint=_MEASURE_FIRST)
     page = render_page(views).encode()
     with start_whole_file(output) as stream:
         stream.write(page)

@@ -302,7 +302,8 @@ def test_what_a_killed_program_had_stored_in_a_mapping_is_not_called_lost(
     """Its pages outlive it, and the recorder sees them later."""
     (here / "data" / "page").write_bytes(b"0" * 4096)
     (here / "stores.py").write_text(
-        "import mmap, time\nwith open('page', 'r+b') as page:\n"
+        "import mmap, time\nslow_to_end = bytearray(b'x') * (1 << 29)\n"
+        "with open('page', 'r+b') as page:\n"
         "    mapped = mmap.mmap(page.fileno(), 4096)\n"
         "    mapped[0] = ord('1')\n    print(1, flush=True)\n    time.sleep(60)\n"
     )

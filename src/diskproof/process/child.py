@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -49,3 +50,23 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
+    deadline = time.monotonic() + GRACE_SECONDS
+    while _lives(child.pid) and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
+def _lives(group: int) -> bool:
+    """Whether somebody of it still has files open: what is stored in mapped ones is written as one
+    ends. An orphan that nobody reaps has ended."""
+    try:
+        os.killpg(group, 0)
+    except OSError:  # nobody is there, or somebody else's process that we could not kill either
+        return False
+    import psutil
+
+    for process in psutil.process_iter(["status", "num_threads"]):
+        status, threads = process.info["status"], process.info["num_threads"] or 0
+        with suppress(ProcessLookupError):
+            if os.getpgid(process.pid) == group and (status, threads) != (psutil.STATUS_ZOMBIE, 1):
+                return True
+    return False

@@ -4,7 +4,6 @@ Requires root, fio, qemu-storage-daemon, and a memory controller.
 """
 
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,9 +29,9 @@ def bounded(name: str, limit: int, **protocol: str) -> WorkloadSpec:
 
 
 def groups() -> list[Path]:
-    names = [Path(top, name) for top, names, _ in os.walk(GROUPS) for name in names]
-    own = re.compile(f"{re.escape(PREFIX)}.*{os.getpid()}")
-    return [path for path in names if own.fullmatch(path.name)]
+    found = [Path(top, name) for top, names, _ in os.walk(GROUPS) for name in names]
+    own = [path for path in found if path.name.startswith(PREFIX)]
+    return [path for path in own if path.name.endswith(str(os.getpid()))]
 
 
 @needs_limit

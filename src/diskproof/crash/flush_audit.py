@@ -38,9 +38,9 @@ from diskproof.records import BackingSpec, Cell
 DISK_BYTES = 512 << 20  # xfs takes no less than 300 MiB; thin, so little of it is used
 SYNCS = 32
 STRAYS = SYNCS // 8
-"""As many flushes may pass that no sync asked for, and still none of the syncs is answered. ext4's
-thread for inode tables that were not made at mkfs (``lazy_itable_init``) sends one as it begins, in
-the first seconds of a mount and with ``barrier=0`` too (``ext4_run_li_request``)."""
+"""As many flushes may pass that no sync asked for, and still none of the syncs is answered. One was
+seen with ``barrier=0``, in the first seconds of a mount: of ext4's thread for inode tables, before
+our guests made them at mkfs (``ext4_run_li_request``)."""
 START_SECONDS = 120.0
 _FLUSHES = 15  # the field of the stat file, from 0
 _BEGIN, _END = "diskproof: flush audit begins", "diskproof: flush audit ends"

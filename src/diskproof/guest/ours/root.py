@@ -16,7 +16,7 @@ COMPRESSION = ("-comp", "lz4", "-b", "128K")
 MOUNT_POINTS = ("proc", "sys", "dev", "tmp", "run", "mnt", "root")
 MODULE_FOLDER = "usr/lib/diskproof/modules"
 MAKE_FILE_SYSTEM: Mapping[str, tuple[str, ...]] = {
-    "ext4": ("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0"),  # or its thread flushes
+    "ext4": ("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0"),  # else ext4's thread flushes
     "xfs": ("mkfs.xfs", "-q", "-f"),
     "btrfs": ("mkfs.btrfs", "-q", "-f"),
     "f2fs": ("mkfs.f2fs", "-q", "-f"),

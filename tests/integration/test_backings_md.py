@@ -1,7 +1,9 @@
 """md arrays made for a study. Requires root, mdadm, and md in the kernel; where it is missing,
 tests/vm/test_backings_guest.py runs this file in a guest that has it."""
 
-from contextlib import ExitStack
+import os
+import threading
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -133,6 +135,29 @@ def test_what_cannot_be_made_says_why_and_leaves_nothing(
     ):
         pytest.fail("it was made")
     assert caught.value.why
+    assert_clean(tmp_path, before)
+
+
+def test_who_opens_an_array_as_it_goes_does_not_bring_it_back(tmp_path: Path) -> None:
+    """As udev, mdadm --monitor and a study beside do."""
+    before, over = volumes(), threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.0005):
+            for entry in SYS.glob("md*"):
+                with suppress(OSError):
+                    os.close(os.open(Path("/dev") / entry.name, os.O_RDONLY | os.O_CLOEXEC))
+
+    looker = threading.Thread(target=look)
+    looker.start()
+    try:
+        for number in range(8):
+            spec = array(folder(tmp_path / str(number)), chunk=str(12 << 10))
+            with pytest.raises(HostError, match="mdadm cannot"), start_place(spec, NO_CONSENT):
+                pytest.fail("it was made")
+    finally:
+        over.set()
+        looker.join()
     assert_clean(tmp_path, before)
 
 

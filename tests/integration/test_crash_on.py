@@ -251,8 +251,8 @@ def test_however_it_ends_nothing_stays_mounted(
     with start_diskproof(*argv, cwd=here) as running:
         await_true(mark.exists, 300)  # before a second run the first is judged
         assert loops_below(here)
-        beside = psutil.Process(running.pid).children(recursive=True)
-        assert any("writeback" in each.name() for each in beside) == (during == "writeback")
+        beside = find_offspring(running.pid)
+        assert any("writeback" in each for each in beside) == (during == "writeback")
         os.kill(running.pid, how)
         code = running.wait(60)
     assert code == (-how if how == signal.SIGKILL else 130)

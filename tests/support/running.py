@@ -77,9 +77,13 @@ def assert_nothing_left(images: Path) -> None:
     assert not images.exists() or list(images.glob("diskproof-*")) == []
 
 
-def find_offspring() -> list[str]:
-    """Names of our processes that still live."""
-    return [child.name() for child in psutil.Process().children(recursive=True)]
+def find_offspring(pid: int | None = None) -> list[str]:
+    """Names of a process's descendants (ours, of none) that still live."""
+    found = []
+    for child in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it ended between list and look
+            found.append(child.name())
+    return found
 
 
 def artefacts(record: RunRecord) -> dict[str, bytes]:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from diskproof.guest.ours.build import GuestFiles, find_guest, require_guest
 from diskproof.process.run_user import require_run_user
+from support.running import find_offspring
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +31,7 @@ def run_dir(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "run"
     folder.mkdir()
     yield folder
-    assert [child.name() for child in psutil.Process().children(recursive=True)] == []
+    assert find_offspring() == []
     assert open_files() == before
     assert {path.name for path in folder.iterdir()} <= {"qemu.log"}
 

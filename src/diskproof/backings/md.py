@@ -17,11 +17,10 @@ from diskproof.backings.device import require_unused
 from diskproof.backings.loop import start_loop
 from diskproof.backings.place import Place, choose_size, start_run_dir
 from diskproof.errors import HostError, RunFailure
-from diskproof.process.start import find_tool, require_tool, run
+from diskproof.process.start import require_tool, run
 from diskproof.records import BackingSpec
 from diskproof.units import render_bytes
 
-FOLDER = Path("/dev/md")
 OFFSET = 8 << 20
 """Where data starts on a member: superblock and bitmap lie before it."""
 _STAT = Path("/proc/mdstat")
@@ -122,11 +121,14 @@ def start_array(
     name, devices = volumes.new_name(), tuple(path.resolve() for path in members)
     volumes.write_note(note, volumes.Volume("md", name, devices if stay else ()))
     try:
-        done = volumes.run_quietly(["mdadm", *create_args(name, spec, devices)])
+        # By a number, an array that is gone comes again, empty, when somebody opens it meanwhile.
+        (config := note / "mdadm.conf").write_text("CREATE names=yes\n")
+        args = create_args(name, spec, devices)
+        done = volumes.run_quietly(["mdadm", *args, f"--config={config}"])
         if done.returncode != 0:
             told = "\n".join(done.error_text.splitlines()[-5:])
             raise HostError(f"mdadm cannot make the array of backing {spec.name}", told)
-        array = (FOLDER / name).resolve()
+        array = Path("/dev") / called(name)
         _require_idle(array)
         yield array
     finally:
@@ -139,7 +141,7 @@ def create_args(name: str, spec: BackingSpec, members: tuple[Path, ...]) -> list
     chunk = [] if level == "1" else [f"--chunk={int(spec.option('chunk')) >> 10}K"]
     redundant = ["--assume-clean", f"--bitmap={spec.option('bitmap')}"] if level != "0" else []
     return [
-        *("--create", str(FOLDER / name), "--run", "--metadata=1.2", "--homehost=none"),
+        *("--create", f"/dev/md/{name}", "--run", "--metadata=1.2", "--homehost=none"),
         *(f"--name={name}", f"--level={level}", f"--raid-devices={len(members)}"),
         *(f"--data-offset={OFFSET >> 10}K", *chunk, *redundant, *map(str, members)),
     ]
@@ -169,25 +171,22 @@ def describe(array: Path) -> str:
 def remove_array(name: str, members: tuple[Path, ...]) -> str:
     """Take away an array of ours, and its superblocks on members that stay. Gives why something
     is still there, or nothing."""
-    left = volumes.take_down(volumes.find_standing_on(find_arrays(name)))
+    left = volumes.take_down(volumes.find_standing_on([called(name)]))
     for member in members if not left else ():
-        if member.is_block_device() and read_array_name("--examine", member) == name:
+        if member.is_block_device() and read_array_name(member) == name:
             done = volumes.run_quietly(["mdadm", "--zero-superblock", str(member)])
             left = left or ("" if done.returncode == 0 else done.error_text)
-    (FOLDER / name).unlink(missing_ok=True)
+    Path(f"/dev/md/{name}").unlink(missing_ok=True)
     return left
 
 
-def find_arrays(name: str) -> tuple[str, ...]:
-    """Arrays that run and have that name, as the kernel calls them (``md127``)."""
-    running = sorted(entry.name for entry in volumes.SYS.glob("md*")) if find_tool("mdadm") else []
-    return tuple(
-        each for each in running if read_array_name("--detail", Path("/dev") / each) == name
-    )
+def called(name: str) -> str:
+    """What the kernel calls an array of ours (md(4): arrays by name)."""
+    return f"md_{name}"
 
 
-def read_array_name(how: str, device: Path) -> str:
-    """The name of an array (``--detail``), or that in a member (``--examine``), or nothing."""
-    told = volumes.run_quietly(["mdadm", how, "--export", str(device)]).text.splitlines()
+def read_array_name(member: Path) -> str:
+    """The name of the array in a member's superblock, or nothing."""
+    told = volumes.run_quietly(["mdadm", "--examine", "--export", str(member)]).text.splitlines()
     names = [line.partition("=")[2] for line in told if line.startswith("MD_NAME=")]
     return names[0].rpartition(":")[2] if names else ""

@@ -44,6 +44,7 @@ test: setup-test suites-tools lint test-native guest-cached ## everything that m
 .PHONY: properties
 properties: setup-test ## the property tests with inputs that no run had before, ten times as many
 	@$(PYTHON_BIN) -m pytest tests -n 3 --dist worksteal $(HEAVY) -m hypothesis --hypothesis-profile=search
+	@cd native && ../setup/cargo test --quiet --locked
 
 .PHONY: lint
 lint: setup-test ## style and types of Python, Rust and shell
@@ -59,7 +60,7 @@ lint: setup-test ## style and types of Python, Rust and shell
 .PHONY: test-native
 test-native: setup-test
 	$(SECTION) 'native tests'
-	@cd native && $(if $(CI),CARGO_INCREMENTAL=0) ../setup/cargo test --quiet --locked
+	@cd native && $(if $(CI),CARGO_INCREMENTAL=0) PROPTEST_RNG_SEED=1 ../setup/cargo test --quiet --locked
 
 .PHONY: suites suites-tools
 suites: setup-test suites-tools ## foreign test programs whole on recordfs, crash states against a slow model

@@ -22,7 +22,7 @@ from diskproof.process.start import Process, start_process
 
 HOLD = (
     "import fcntl, time; f = open({!r}); fcntl.flock(f, fcntl.LOCK_EX); "
-    "print('held', flush=True); {}"
+    "print('held', flush=True); time.sleep(60)"
 )
 
 
@@ -34,11 +34,9 @@ def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextmanager
-def held_by_another(
-    lock: Path, then: str = "time.sleep(60)", study: str = "x.toml"
-) -> Iterator[Process]:
+def held_by_another(lock: Path, study: str = "x.toml") -> Iterator[Process]:
     lock.touch()
-    argv = [sys.executable, "-c", HOLD.format(str(lock), then), "diskproof", "run", study]
+    argv = [sys.executable, "-c", HOLD.format(str(lock)), "diskproof", "run", study]
     with start_process(argv, name="holder", log=lock.with_suffix(".log"), cwd=lock.parent) as it:
         while b"held" not in it.read_log():
             assert it.wait(0.02) is None, it.read_log()
@@ -72,16 +70,21 @@ def test_the_command_is_told_and_cannot_move_the_cursor(lock: Path) -> None:
 def test_a_killed_holder_has_it_no_more(lock: Path) -> None:
     with held_by_another(lock) as holder:
         os.kill(holder.pid, 9)
-        holder.wait(10)
+        holder.wait(60)
         with start_alone(False, print):
             pass
 
 
 def test_who_waits_is_told_for_whom_and_how_long(lock: Path) -> None:
     told: list[str] = []
-    with held_by_another(lock, then="time.sleep(0.5)") as holder:
-        with start_alone(True, told.append):
-            pass
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if len(told) == 1:
+            os.kill(holder.pid, 9)
+
+    with held_by_another(lock) as holder, start_alone(True, tell):
+        pass
     first, last = told
     assert first.startswith(f"waiting for process {holder.pid} of ") and last.startswith("waited ")
 
@@ -120,7 +123,7 @@ def test_the_kernel_itself_has_the_lock() -> None:
     """All processes of a host open the same inode; nobody is asked to write anything."""
     first, second = (os.open("/proc/self/ns/time", os.O_RDONLY) for _ in range(2))
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not take(first):  # a real measurement runs beside this test: told, or just ended
             if find_holder(second):
                 return

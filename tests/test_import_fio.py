@@ -273,12 +273,12 @@ def _shown(folder: Path, found: Imported) -> Any:
 
 
 def test_status_reports_of_the_real_fio_are_one_run(tmp_path: Path) -> None:
-    args = ["--status-interval=1", "--time_based", "--runtime=3", "--rate_iops=50"]
+    args = ["--status-interval=1", "--time_based", "--runtime=2500ms", "--rate_iops=50"]
     data = run_fio(tmp_path, "--output-format=json", "--name=r", "--rw=read", *args)
     found = imported(data)
     assert len(found.runs) == 1 and found.notes
     (value,) = (metric.value for metric in found.runs[0].metrics if metric.name == "iops")
-    assert value == pytest.approx(50, rel=0.1)
+    assert value == pytest.approx(50, rel=0.4)  # all reports together would be thrice as many
 
 
 def test_a_job_that_failed_in_the_real_fio_is_a_failed_run(tmp_path: Path) -> None:

@@ -109,7 +109,10 @@ def write_client(root: Path, script: str) -> None:
     (root / "bin/incus").chmod(0o755)
 
 
-def test_the_machines_of_incus_are_listed_with_their_pools(daemon: Path) -> None:
+def test_the_machines_of_incus_are_listed_with_their_pools(
+    daemon: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incus, "TIMEOUT_SECONDS", 60.0)  # on a busy host
     write_client(
         daemon,
         'test -d "$INCUS_CONF" && test -S "$INCUS_SOCKET" || exit 3\n'

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,10 +64,16 @@ def test_missing_program_names_itself() -> None:
 def test_timeout_ends_the_whole_group(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     script = f"sleep 600 & echo $! > {pid_file}; wait"
-    with pytest.raises(RunFailure) as caught:
-        proc.run(["sh", "-c", script], timeout=0.5)
-    assert caught.value.kind == "timeout"
-    assert wait_gone(int(pid_file.read_text()))
+    pid = ""
+    for seconds in (0.5, 5, 30):  # a busy host starts a shell later
+        with pytest.raises(RunFailure) as caught:
+            proc.run(["sh", "-c", script], timeout=seconds)
+        assert caught.value.kind == "timeout"
+        with suppress(FileNotFoundError):
+            pid = pid_file.read_text()
+        if pid:
+            break
+    assert wait_gone(int(pid))
 
 
 def test_a_daemonised_output_holder_does_not_outlive_the_deadline() -> None:
@@ -78,7 +85,8 @@ def test_started_process_ends_with_its_block(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with proc.start_process(["sh", "-c", "echo here; exec sleep 600"], name="s", log=log) as child:
         pid = child.pid
-        assert child.wait(0.05) is None
+        while b"here" not in child.read_log():
+            assert child.wait(0.02) is None, child.read_log()
     assert not process_exists(pid)
     assert log.read_bytes() == b"here\n"
 
@@ -101,7 +109,7 @@ def test_confined_child_is_nobody_without_capabilities_or_network(tmp_path: Path
     script = "id -u; grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status; ls /sys/class/net"
     log = tmp_path / "log"
     with proc.start_process(["sh", "-c", script], name="c", log=log, confined=True) as child:
-        assert child.wait(10) == 0
+        assert child.wait(60) == 0
     lines = log.read_text().split()
     assert lines[0] == str(require_run_user())
     assert lines[lines.index("CapEff:") + 1] == "0000000000000000"
@@ -120,7 +128,7 @@ def test_a_caged_child_opens_what_is_in_its_cage(tmp_path: Path, public_file: Pa
         argv, name="c", log=log, cwd=tmp_path, confined=True, cage=replace(QEMU_CAGE, spawns=True)
     )
     with starting as child:
-        assert child.wait(10) == 0
+        assert child.wait(60) == 0
     assert log.read_text() == f"cat: {public_file}: Permission denied\nmine\nmore\n"
 
 
@@ -172,4 +180,4 @@ def test_a_child_whose_parent_is_gone_already_does_not_start(confined: bool) -> 
     argv = [*proc.lifeline_args(confined=confined), "sh", "-c", "exit 7"]
     assert subprocess.run(argv, check=False).returncode == 7
     # timeout(1) forks: the program's parent is not the process that the prefix was made for.
-    assert subprocess.run(["timeout", "10", *argv], check=False).returncode == 1
+    assert subprocess.run(["timeout", "60", *argv], check=False).returncode == 1

@@ -4,6 +4,7 @@ import signal
 import sqlite3
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain, repeat
@@ -23,7 +24,13 @@ def test_a_store_that_another_process_writes_to_is_waited_for_and_that_is_said(
     with open_store(str(path), create=True) as store:
         other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         other.execute("BEGIN IMMEDIATE")
-        release = threading.Timer(1.5, lambda: other.execute("ROLLBACK"))
+
+        def give_back() -> None:
+            while not caplog.records:
+                time.sleep(0.01)
+            other.execute("ROLLBACK")
+
+        release = threading.Thread(target=give_back, daemon=True)
         release.start()
         store.add_study(STUDY)
         release.join()

@@ -229,10 +229,11 @@ def test_a_guest_that_goes_ends_the_run_whoever_works() -> None:
 
 
 def test_a_guest_that_hangs_is_told_by_its_silence() -> None:
-    with stationed(Agent(), Agent(deaf=True)) as stations:
-        failure = fail(stations, make_step("stay", word="hang"), silence=0.05)
+    """The deaf one is asked first: it is always the first to be overdue."""
+    with stationed(Agent(deaf=True), Agent()) as stations:
+        failure = fail(stations, make_step("stay", "b", word="hang"), silence=0.05)
     assert failure.kind == "guest"
-    assert failure.what == "tile 1 b, load, no step of its own under way: the guest hangs"
+    assert failure.what == "tile 1 a, load, no step of its own under way: the guest hangs"
 
 
 def test_the_deadline_of_the_run_names_what_was_under_way() -> None:

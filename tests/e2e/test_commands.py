@@ -226,7 +226,7 @@ def test_a_daemon_killed_in_the_middle_is_a_stored_failure(tmp_path: Path) -> No
         with pytest.raises(psutil.NoSuchProcess):
             while True:  # it may not serve yet; any moment is a fair one
                 victim.kill()
-                victim.wait(10)
+                victim.wait(120)
         assert running.wait(120) == 1
     with open_store(str(tmp_path / "diskproof.sqlite")) as store:
         (recorded,) = store.studies()

@@ -104,7 +104,7 @@ def test_the_example_of_an_own_module(tmp_path: Path) -> None:
 def test_the_monitor_is_a_module_of_the_monitor(tmp_path: Path) -> None:
     """As one would watch another host: ``--module 'ssh host diskproof monitor --json'``."""
     inner = f"{sys.executable} -m diskproof monitor -c -q --json - 0.05"
-    done = diskproof("monitor", "--module", inner, "-q", "--json", "-", "0.1", "8", cwd=tmp_path)
+    done = diskproof("monitor", "--module", inner, "-q", "--json", "-", "0.1", "60", cwd=tmp_path)
     header, *samples = [json.loads(line) for line in done.text.splitlines()]
     names = [column["name"] for column in header["columns"]]
     assert any(name.endswith(".cpu.user") for name in names)

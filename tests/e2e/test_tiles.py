@@ -82,7 +82,7 @@ def test_a_study_of_tiles_is_cut_goes_on_and_tells(tmp_path: Path) -> None:
     assert "  now: " in said and "guests: starting\n" in said
     assert left_behind(tmp_path) == []
 
-    rest = diskproof("tiles", study, "--json", cwd=tmp_path, timeout=300)
+    rest = diskproof("tiles", study, "--json", cwd=tmp_path, timeout=900)
     assert rest.returncode == 0, rest.error_text
     assert "FAILED" not in rest.error_text and re.search(r"\[4/4, took .+ m?s\] ", rest.error_text)
     # Where somebody has switched KSM between the two, the first run is told not to count.
@@ -94,7 +94,7 @@ def test_a_study_of_tiles_is_cut_goes_on_and_tells(tmp_path: Path) -> None:
     check_stored(tmp_path)
     assert left_behind(tmp_path) == []
 
-    shown = diskproof("tiles", study, cwd=tmp_path, timeout=300)
+    shown = diskproof("tiles", study, cwd=tmp_path, timeout=900)
     assert shown.returncode == 0 and (
         "/4, " not in shown.error_text or "do not count" in shown.error_text
     )
@@ -136,7 +136,7 @@ def test_a_tile_that_fails_is_a_result_and_not_made_again(tmp_path: Path) -> Non
     tile = TILE.replace('"conv=fsync"]', '"conv=fsink"]')
     text = STUDY.replace('cache = ["none", "writeback"]', 'cache = "none"')
     study = write_tiles(tmp_path, tile, text.replace("[1, 2]", "[1]"))
-    failed = diskproof("tiles", study, cwd=tmp_path, timeout=200)
+    failed = diskproof("tiles", study, cwd=tmp_path, timeout=900)
     assert failed.returncode == 1, failed.error_text
     told = "FAILED (workload): tile 1 writer, load, step write.run: it ended with 1"
     assert told in failed.error_text and "fsink" in failed.error_text

@@ -122,7 +122,7 @@ def test_a_reader_that_has_gone_changes_nothing(called: Called, verb: Verb) -> N
     before = place.seen()
     with place.start(verb.argv(), stdout=write) as child:
         os.close(write)
-        _, err = child.communicate(timeout=180)
+        _, err = child.communicate(timeout=600)
     ends = {-signal.SIGPIPE, 128 + signal.SIGPIPE} if is_native(verb) else set()
     assert child.returncode in {verb.code, *ends}, err.decode()
     call = Call(child.returncode, "", err.decode(), place.left(before, verb.makes))
@@ -136,7 +136,7 @@ def test_a_full_or_closed_stdout_is_an_error_at_most(called: Called, verb: Verb)
     silent = not first.out
     native = is_native(verb)
     with Path("/dev/full").open("wb") as full, place.start(verb.argv(), stdout=full) as child:
-        _, err = child.communicate(timeout=180)
+        _, err = child.communicate(timeout=600)
     done = Call(child.returncode, "", err.decode())
     done.assert_no_traceback()
     if silent:

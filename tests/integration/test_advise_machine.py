@@ -1,6 +1,5 @@
 """A line for a machine that runs here. Requires QEMU; the machine is started and never boots."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from diskproof.cli.advise_verb import find_target
 from diskproof.errors import UsageError
 from diskproof.process.start import run, start_process
+from support.qemus import await_open
 
 NAME = "diskproof-advised"
 
@@ -22,15 +22,8 @@ def image(tmp_path: Path) -> Iterator[Path]:
     argv = ["qemu-system-x86_64", "-name", NAME, "-S", "-nodefaults", "-display", "none"]
     argv += ["-accel", "tcg", "-m", "64", "-monitor", "none", "-drive", drive]
     with start_process(argv, name="qemu", log=tmp_path / "log") as machine:
-        deadline = time.monotonic() + 20
-        while not _has_open(machine.pid, disk):
-            assert time.monotonic() < deadline, (tmp_path / "log").read_text()
-            time.sleep(0.05)
+        await_open(machine, disk)
         yield disk
-
-
-def _has_open(pid: int, path: Path) -> bool:
-    return any(each.resolve() == path for each in Path(f"/proc/{pid}/fd").glob("*"))
 
 
 def test_the_line_is_for_the_machine_s_own_disk(image: Path) -> None:

@@ -30,7 +30,7 @@ EXT4 = {"rename": "keeps", "append-bare": "loses", "sqlite-extra": "keeps", "roc
 def crash(folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> Mapping[str, Any]:
     """What is said of a power cut."""
     capsys.readouterr()
-    words = ["--budget", "20s", "--json", "--store", f"{folder}/store.sqlite"]
+    words = ["--budget", "40s", "--json", "--store", f"{folder}/store.sqlite"]
     run_command_line(["crash", *arguments, *words])
     rows = json.loads(capsys.readouterr().out)
     return next(row for row in rows if row["fault"] == "power")

@@ -19,6 +19,7 @@ from diskproof.store import open_store
 from diskproof.study.factors import CACHE_MODES
 from support.commands import let_everybody_in
 from support.crashing import make_crash_run
+from support.qemus import await_open
 from support.simulate import SIMULATED_HOST
 from support.simulated_stores import fill, simulated_cells
 
@@ -27,7 +28,7 @@ NOBODY = 65534
 
 @contextmanager
 def started(folder: Path, *arguments: str) -> Iterator[Process]:
-    """A QEMU without a guest, which has opened its disks once its monitor is there."""
+    """A QEMU without a guest, which has opened its disks."""
     pid_file = folder / "pid"
     pid_file.unlink(missing_ok=True)
     argv = ["qemu-system-x86_64", "-S", "-nodefaults", "-display", "none", "-m", "16"]
@@ -35,6 +36,9 @@ def started(folder: Path, *arguments: str) -> Iterator[Process]:
     with start_process(argv, name="qemu", log=folder / "log") as process:
         while not pid_file.exists():
             assert process.wait(0.02) is None, process.read_log().decode()
+        images = [word.split(",")[0][5:] for word in arguments if word.startswith("file=")]
+        for image in images:
+            await_open(process, Path(image))
         yield process
 
 
@@ -47,7 +51,7 @@ def audit(folder: Path, *arguments: str, uid: int = 0) -> tuple[Completed, dict[
     argv = [sys.executable, "-m", "diskproof", "audit", *arguments, "--json"]
     if uid:
         argv = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *argv]
-    done = run(argv, timeout=30, cwd=folder, check=False)
+    done = run(argv, timeout=300, cwd=folder, check=False)
     return done, json.loads(done.text) if done.text else {}
 
 

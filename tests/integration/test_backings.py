@@ -19,6 +19,7 @@ from diskproof.errors import HostError
 from diskproof.host.janitor import sweep
 from diskproof.process.start import find_tool, run
 from diskproof.records import BackingSpec
+from support.patience import await_true
 from support.running import assert_nothing_left, execute, make_spec
 from support.volumes import MIB, backing, folder
 
@@ -52,13 +53,13 @@ def test_a_file_system_is_made_used_and_gone(tmp_path: Path, fs: str) -> None:
         pytest.skip(f"mkfs.{fs} is not installed")
     with start_place(filesystem(tmp_path, fs), NO_CONSENT) as place:
         (place.folder / "file").write_bytes(b"kept there")
-        told = run(["findmnt", "-n", "-o", "FSTYPE", "-T", str(place.folder)], timeout=10).text
+        told = run(["findmnt", "-n", "-o", "FSTYPE", "-T", str(place.folder)], timeout=60).text
         assert told.strip() == fs
         assert place.name.startswith(f"{fs} on a loop device with direct I/O (rw")
         assert 0 < place.free_bytes() < 320 * MIB
         assert len(loops_below(tmp_path)) == 1
     assert list(tmp_path.iterdir()) == []
-    assert loops_below(tmp_path) == []
+    await_true(lambda: loops_below(tmp_path) == [])
 
 
 def test_mkfs_and_mount_options_arrive(tmp_path: Path) -> None:
@@ -73,7 +74,8 @@ def test_backings_nest(tmp_path: Path) -> None:
     with start_place(upper, give_consent([upper])) as place:
         assert place.name.startswith("ext2")
         assert len(loops_below(tmp_path)) == 2
-    assert list(tmp_path.iterdir()) == [] and loops_below(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+    await_true(lambda: loops_below(tmp_path) == [])
 
 
 def test_nobody_else_sees_the_mount(tmp_path: Path) -> None:
@@ -174,7 +176,8 @@ def test_what_cannot_be_made_says_why_and_leaves_nothing(
     with pytest.raises(HostError, match=what) as caught, start_place(spec, NO_CONSENT):
         pass
     assert caught.value.why
-    assert list(tmp_path.iterdir()) == [] and loops_below(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+    await_true(lambda: loops_below(tmp_path) == [])
 
 
 KILLED = """
@@ -197,7 +200,7 @@ def test_nothing_is_left_after_kill_9(tmp_path: Path) -> None:
         assert owner.stdout and owner.stdout.readline().startswith(bytes(tmp_path))
         assert len(loops_below(tmp_path)) == 1
         owner.send_signal(signal.SIGKILL)
-    assert loops_below(tmp_path) == []
+    await_true(lambda: loops_below(tmp_path) == [])
     (swept,) = sweep([tmp_path])
     assert not swept.kept
     assert_nothing_left(tmp_path)

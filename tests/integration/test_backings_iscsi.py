@@ -217,7 +217,7 @@ with start_place(eval(sys.argv[3]), NO_CONSENT) as place, start_run_dir(place) a
 def test_nothing_is_left_of_one_killed_at(tmp_path: Path, die_at: str) -> None:
     spec = backing("iscsi", folder(tmp_path))
     argv = [sys.executable, "-c", OWNER, str(HERE), str(HERE.parent / "src"), repr(spec), die_at]
-    assert subprocess.run(argv, timeout=60, check=False).returncode == 9
+    assert subprocess.run(argv, timeout=300, check=False).returncode == 9
     swept = sweep([tmp_path])
     assert swept and [each.kept for each in swept] == [""] * len(swept)
     assert list(tmp_path.iterdir()) == []

@@ -153,15 +153,15 @@ def test_a_named_server_is_used(
 def test_a_named_server_that_goes_in_the_middle_is_a_failure(
     public_file: Path, tmp_path: Path
 ) -> None:
-    room, spec = public_file.parent, make_spec("rand-write-4k-d32", size="16MiB", runtime="20s")
+    room, spec = public_file.parent, make_spec("rand-write-4k-d32", size="16MiB", runtime="120s")
     on = backing("nbd", uri=f"nbd+unix:///lent?socket={room}/sock")
     levels = {"frontend": "daemon", "format": "raw", "cache": "none"}
     with start_server(room, "--socket", str(room / "sock")):
-        with start_executor(tmp_path, timeout=60, backing=on) as executor:
+        with start_executor(tmp_path, timeout=240, backing=on) as executor:
             with under_load("qemu-nbd", lambda child: child.kill(), has_fio_at_work):
                 record = executor.execute(plan_run(spec, **levels))
     assert record.failure and record.failure.kind == "workload"
-    assert dict(record.phases)["workload"] < 15
+    assert dict(record.phases)["workload"] < 100
 
 
 def refuse(spec: BackingSpec, match: str) -> HostError:

@@ -257,6 +257,6 @@ def test_what_qemu_recorded_is_judged(
     arguments = ["crash", "--block-log", str(log), "--check", check, str(folder), "--json"]
     store = f"sqlite:///{tmp_path / 'store.db'}"
     capsys.readouterr()
-    code = run_command_line([*arguments, "--store", store, "--budget", "10s"])
+    code = run_command_line([*arguments, "--store", store, "--budget", "90s"])
     told = {each["fault"]: each["verdict"] for each in json.loads(capsys.readouterr().out)}
     assert told["power"] == verdict and code == (verdict != "keeps")

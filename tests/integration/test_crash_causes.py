@@ -135,7 +135,7 @@ def test_of_two_processes_with_two_threads_the_one_that_did_it_is_named(
     Path("check.py").write_text(WHOLE)
     python = f"{sys.executable} -S -E {tmp_path}"
     words = ["crash", "--writer", f"{python}/writer.py {tmp_path}/truth"]
-    words += ["--check", f"{python}/check.py", "--budget", "4s", "--causes", "20s"]
+    words += ["--check", f"{python}/check.py", "--budget", "20s", "--causes", "2min"]
     assert run_command_line([*words, "--json", "--quiet", "data"]) == 1
     rows = json.loads(capsys.readouterr().out)
     row = next(each for each in rows if each["fault"] == "power")
@@ -183,7 +183,7 @@ def test_two_lines_that_forget_a_flush_are_two_causes_with_their_lines(
     Path("check.sh").write_text(KNOWS)
     subprocess.run(["gcc", "-g", "-o", "forgets", "forgets.c"], check=True)
     words = ["crash", "--writer", f"{tmp_path}/forgets", "--check", f"sh {tmp_path}/check.sh"]
-    words += ["--budget", "4s", "--causes", "20s", "--quiet", "data"]
+    words += ["--budget", "20s", "--causes", "2min", "--quiet", "data"]
     assert run_command_line([*words, "--json"]) == 1
     rows = json.loads(capsys.readouterr().out)
     row = next(each for each in rows if each["fault"] == "power")

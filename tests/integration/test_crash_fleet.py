@@ -26,7 +26,7 @@ from diskproof.study.crash import CrashRules
 from support.recording import needs_fuse
 from support.written import make_cell, start_written
 
-RULES = CrashRules(records=24, seconds=20.0, states=600, explore_seconds=60.0, seed=5)
+RULES = CrashRules(records=24, seconds=20.0, states=600, explore_seconds=600.0, seed=5)
 CLUSTER = """
 import signal, sys
 from distributed import LocalCluster
@@ -131,7 +131,7 @@ def test_a_program_is_judged_on_a_cluster_from_the_command_line(
         "--check",
         "./check",
         "--budget",
-        "12s",
+        "60s",
         "--cluster",
         address,
     ]

@@ -9,8 +9,7 @@ import os
 import signal
 import struct
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from diskproof.crash import program
 from diskproof.crash.program import BROKEN_BEFORE
 from diskproof.process.start import find_tool, run
 from support.commands import let_everybody_in, start_diskproof
+from support.patience import await_true
 from support.programs_on import PROGRAMS
 from support.recording import needs_fuse
 from support.running import find_offspring, mounted
@@ -56,13 +56,6 @@ def assert_clean(folder: Path) -> None:
     await_true(lambda: not [*loops_below(folder), *find_loops(folder)])
     await_true(lambda: str(folder) not in Path("/proc/self/mountinfo").read_text())
     assert find_offspring() == []
-
-
-def await_true(holds: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert holds()
 
 
 def loops_below(folder: Path) -> list[str]:
@@ -120,7 +113,7 @@ def test_what_was_synced_is_kept_and_what_was_not_is_lost(
     assert "drops flushes" not in said
     assert list(Path("data").iterdir()) == [], "the program works on a copy"
 
-    code, rows, said = crash(capsys, *words(here, on, "writer.py bare", budget="6s"))
+    code, rows, said = crash(capsys, *words(here, on, "writer.py bare", budget="12s"))
     assert (code, rows["power"]["verdict"]) == (1, "loses"), rows["power"]
     assert rows["qemu-kill"]["verdict"] == "keeps", "the kernel outlives the program"
     assert BROKEN_BEFORE not in said
@@ -153,7 +146,7 @@ def test_a_check_that_looks_aside_is_found_out(
 
 
 def test_a_loss_is_told_kept_and_made_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, rows, _ = crash(capsys, *words(here, "ext4,noatime", "writer.py bare", budget="6s"))
+    _, rows, _ = crash(capsys, *words(here, "ext4,noatime", "writer.py bare", budget="12s"))
     command = rows["power"]["reproduce"].split()[1:]
     assert run_command_line([*command, "--to", "state", "--json"]) == 1
     made = json.loads(capsys.readouterr().out)
@@ -188,7 +181,7 @@ def test_the_order_of_data_and_journal_is_the_mount_options(
 def test_a_file_system_without_barriers_loses_and_is_marked(
     here: Path, capsys: pytest.CaptureFixture[str], on: str
 ) -> None:
-    code, rows, said = crash(capsys, *words(here, on, "writer.py synced", budget="6s"))
+    code, rows, said = crash(capsys, *words(here, on, "writer.py synced", budget="12s"))
     assert code == 1 and rows["power"]["verdict"] in ("loses", "corrupts")
     assert "drops flushes" in said and f"mounted with {on.partition(',')[2]}" in said
 
@@ -198,7 +191,7 @@ def test_a_program_that_was_broken_before_is_told(
 ) -> None:
     Path("never.py").write_text("import sys; sys.exit(2)\n")
     code, rows, said = crash(
-        capsys, *words(here, "ext4", "writer.py synced", "never.py", budget="6s")
+        capsys, *words(here, "ext4", "writer.py synced", "never.py", budget="12s")
     )
     assert code == 1 and {row["verdict"] for row in rows.values()} == {"corrupts"}
     assert BROKEN_BEFORE in said
@@ -208,7 +201,7 @@ def test_what_writer_and_check_leave_is_ended(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Processes of sessions of their own, with files open in the file system."""
-    check = words(here, "ext4", "leaves.py synced", "leaving.py", budget="8s")
+    check = words(here, "ext4", "leaves.py synced", "leaving.py", budget="16s")
     _, rows, _ = crash(capsys, *check)
     assert is_kept(rows["power"]) and rows["power"]["states_checked"] > 0, rows["power"]
     assert rows["qemu-kill"]["verdict"] == "keeps"
@@ -340,6 +333,6 @@ def test_a_torn_superblock_is_no_fault_of_the_program(
     check, on = ["--writer", f"sh {here}/torn.sh", "--check", "true"], ["--on", "ext4", "data"]
     _, rows, _ = crash(capsys, "crash", *check, "--budget", "20s", *on)
     assert is_kept(rows["power"])
-    _, rows, _ = crash(capsys, "crash", *check, "--budget", "40s", "--sector", "512", *on)
+    _, rows, _ = crash(capsys, "crash", *check, "--budget", "120s", "--sector", "512", *on)
     assert rows["power"]["verdict"] == "corrupts", rows["power"]
     assert "cannot be mounted" in rows["power"]["reason"]

@@ -16,13 +16,11 @@ from diskproof.crash.reproduce import reproduce
 from diskproof.recording.log import read_frames
 from diskproof.records.verdicts import CrashRun, Verdict
 from diskproof.study.crash import CrashRules
-from support.crashing import RULES, execute_real, make_real_run
+from support.crashing import OF_FORM, RULES, execute_real, make_real_run
 from support.recording import needs_fuse
 
 pytestmark = [needs_fuse, pytest.mark.long]
 MODES = ("none", "writeback", "writethrough", "directsync", "unsafe")
-# QEMU opens each state of a qcow2: a search of all that decides, which a busy host ends as well.
-OF_FORM = {"raw": RULES, "qcow2": replace(RULES, states=400, explore_seconds=60.0)}
 WRITE_THROUGH = ("writethrough", "directsync")
 
 
@@ -101,7 +99,7 @@ def test_a_folder_of_temporary_files_that_is_closed_to_others_changes_no_verdict
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """QEMU's programs open states as somebody without rights, who may not enter root's folders."""
-    few = replace(RULES, records=16, states=200, explore_seconds=2.0)
+    few = replace(RULES, records=16, states=200, explore_seconds=60.0)
     with tempfile.TemporaryDirectory(prefix="closed-") as closed:  # mode 0700
         monkeypatch.setenv("TMPDIR", closed)
         monkeypatch.setattr(tempfile, "tempdir", None)  # looked up anew

@@ -80,14 +80,14 @@ def test_a_setting_that_did_not_arrive_fails_the_run_before_the_load(
 
 def test_a_run_ends_at_its_deadline_with_what_is_known(tmp_path: Path) -> None:
     spec = make_spec("seq-write", runtime="1h")
-    record = execute(tmp_path / "images", spec, timeout=6.0, frontend="daemon")
+    record = execute(tmp_path / "images", spec, timeout=25.0, frontend="daemon")
     assert record.failure is not None
     assert record.failure.kind == "timeout"
     assert "fio did not end within" in record.failure.what
     kept = artefacts(record)
     assert {"fio.job", "stdout", "stderr", "qemu-storage-daemon.log", "audit.json"} <= kept.keys()
     assert b"connected to NBD server" in kept["stderr"] + kept["stdout"]
-    assert record.ended - record.started < 30
+    assert record.ended - record.started < 90
 
 
 def test_no_command_is_started_after_the_deadline(tmp_path: Path) -> None:

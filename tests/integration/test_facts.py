@@ -213,5 +213,9 @@ def test_what_lies_on_zfs_is_left_out_where_there_is_none(tmp_path: Path) -> Non
 
 
 def test_idle_memory_that_the_kernel_takes_is_a_fact(tmp_path: Path) -> None:
-    times = [each.seconds for each in find_reclaim()]
-    assert probe(tmp_path).idle_seconds == (min(times) if times else None)
+    def least() -> float | None:
+        return min((each.seconds for each in find_reclaim()), default=None)
+
+    before = least()
+    seen = probe(tmp_path).idle_seconds
+    assert seen in (before, least())  # a test beside may stop or start it

@@ -33,7 +33,7 @@ def points(record: RunRecord) -> dict[str, int]:
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
 def test_every_preset_measures_what_it_says(tmp_path: Path, preset: Preset) -> None:
     levels = {"frontend": "daemon", "format": "qcow2", "cache": "writeback", "aio": "threads"}
-    record = execute(tmp_path / "images", make_spec(preset.name), **levels)
+    record = execute(tmp_path / "images", make_spec(preset.name, runtime="3s"), **levels)
     assert record.failure is None
     found = values(record)
     (primary,) = (metric for metric in record.metrics if metric.primary)

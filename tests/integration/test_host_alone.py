@@ -65,7 +65,7 @@ class Host:
         """Somebody who has the lock and will not give it back."""
         code = (
             "import fcntl, time; f = open('/proc/self/ns/time'); fcntl.flock(f, fcntl.LOCK_EX); "
-            "print('held', flush=True); time.sleep(100)"
+            "print('held', flush=True); time.sleep(1000)"
         )
         holder = self.start([sys.executable, "-c", code], cwd, within)
         assert holder.stdout and holder.stdout.readline() == "held\n"

@@ -67,16 +67,16 @@ def test_a_file_too_large_to_bring_back(tmp_path: Path) -> None:
     with start_drive(tmp_path / "images", frontend="host") as drive:
         argv = ["truncate", "-s", str(MAX_COLLECTED + 1), "large"]
         with pytest.raises(RunFailure, match="large"):
-            drive.execute(argv, timeout=10, collect=["large"])
+            drive.execute(argv, timeout=60, collect=["large"])
 
 
 def test_files_and_status_of_a_command(tmp_path: Path) -> None:
     with start_drive(tmp_path / "images", frontend="host") as drive:
         done = drive.execute(
-            ["cp", "in/a", "b"], timeout=10, files={"in/a": b"x"}, collect=["b", "c"]
+            ["cp", "in/a", "b"], timeout=60, files={"in/a": b"x"}, collect=["b", "c"]
         )
         assert (done.returncode, done.files) == (0, {"b": b"x"})
-        assert drive.execute(["cp", "a", "b"], timeout=10).returncode == 1
+        assert drive.execute(["cp", "a", "b"], timeout=60).returncode == 1
 
 
 @pytest.mark.parametrize("name", ["gost", "commands", "effective", "../host", ""])

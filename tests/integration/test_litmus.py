@@ -7,8 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 
 from diskproof.backings.loop import find_loops
 from diskproof.process.start import find_tool
+from support.patience import await_true
 from support.recording import needs_fuse
 
 pytestmark = [
@@ -94,13 +93,6 @@ def is_there(folder: Path, pattern: str) -> bool:
     with suppress(FileNotFoundError):  # what was looked at goes with its run
         return any(each.stat().st_size for each in folder.glob(pattern))
     return False
-
-
-def await_true(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert holds()
 
 
 def read_lines(path: Path) -> list[dict[str, dict[str, list[str]]]]:

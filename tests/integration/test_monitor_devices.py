@@ -73,7 +73,7 @@ def test_flushes_of_fio_are_all_seen(tmp_path: Path) -> None:
             watched.next_line()  # the display's header is written with the first line
             size = str(WRITES * 4096)
             job = ["--name=j", "--rw=write", "--bs=4k", "--fsync=1", "--direct=1"]
-            run(["fio", *job, f"--filename={device}", f"--size={size}"], timeout=DEADLINE)
+            run(["fio", *job, f"--filename={device}", f"--size={size}"], timeout=10 * DEADLINE)
             after = counters(name)
             wanted = len(table.read_text().splitlines()) + 2
             while len(table.read_text().splitlines()) < wanted:

@@ -27,7 +27,7 @@ def recorded(room: Path) -> Iterator[Recording]:
         yield recording
 
 
-def write(room: Path, text: str, seconds: float = DEADLINE) -> list[Record]:
+def write(room: Path, text: str, seconds: float = 10 * DEADLINE) -> list[Record]:
     """What the log of a program holds."""
     with recorded(room) as recording:
         argv = [sys.executable, "-c", HEAD + text]
@@ -60,7 +60,7 @@ def test_lines_may_come_in_pieces_and_the_last_one_without_its_end(tmp_path: Pat
 
 def test_half_a_line_of_a_killed_program_is_no_promise(tmp_path: Path) -> None:
     cut = "os.write(1, b'commit 11\\ncommit 1'); time.sleep(1000)"
-    assert promises(write(tmp_path, cut, 1.0)) == ["commit 11"]
+    assert promises(write(tmp_path, cut, 8.0)) == ["commit 11"]
 
 
 def test_stdout_is_opened_again_by_name(tmp_path: Path) -> None:
@@ -71,7 +71,11 @@ def test_stdout_is_opened_again_by_name(tmp_path: Path) -> None:
 
 def test_a_program_in_the_background_ends_with_its_parent(tmp_path: Path) -> None:
     """What it printed until then is promised, and nobody waits for it."""
-    left = "subprocess.Popen(['sh', '-c', 'echo child; sleep 1000'])\ntime.sleep(0.5)\nprint('end')"
+    left = (
+        "subprocess.Popen(['sh', '-c', 'echo child; : > begun; sleep 1000'])\n"
+        "while not os.path.exists('begun'): time.sleep(0.01)\n"
+        "print('end')"
+    )
     assert sorted(map(str, promises(write(tmp_path, left)))) == ["child", "end"]
 
 

@@ -53,7 +53,7 @@ def heard(recording: Recording, *command: str) -> subprocess.CompletedProcess[st
         cwd=recording.mount,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
@@ -159,7 +159,7 @@ def test_an_ordinary_users_syncs_are_heard() -> None:
         user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
         words = [*user, program, "--folder", ".", "--", "sh", "-c", "echo a > a; sync; sync -f a"]
         ended = subprocess.run(
-            words, cwd=recording.mount, capture_output=True, text=True, timeout=60, check=False
+            words, cwd=recording.mount, capture_output=True, text=True, timeout=300, check=False
         )
         records = recording.finish()
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -168,5 +168,5 @@ def test_an_ordinary_users_syncs_are_heard() -> None:
 
 def test_a_folder_that_nobody_records_is_told(tmp_path: Path) -> None:
     words = [str(require_native("diskproof-syncs")), "--folder", str(tmp_path), "--", "true"]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 125 and str(tmp_path) in ended.stderr

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import pytest
@@ -56,11 +57,16 @@ class Room:
 
 @pytest.fixture
 def device() -> Iterator[None]:
-    """Open to all, as udev makes it; in a container without udev it may be root's alone."""
-    mode = stat.S_IMODE(DEVICE.stat().st_mode)
-    DEVICE.chmod(0o666)
-    yield
-    DEVICE.chmod(mode)
+    """Open to all, as udev makes it; in a container without udev it may be root's alone. One test
+    at a time: another would take it away."""
+    with Path("/run/diskproof-tests-fuse").open("a") as one:
+        flock(one, LOCK_EX)
+        mode = stat.S_IMODE(DEVICE.stat().st_mode)
+        DEVICE.chmod(0o666)
+        try:
+            yield
+        finally:
+            DEVICE.chmod(mode)
 
 
 @pytest.fixture

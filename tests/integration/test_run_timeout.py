@@ -68,13 +68,13 @@ def test_a_program_that_never_goes_on(
     record = execute(
         tmp_path / "images",
         make_spec("seq-write"),
-        timeout=4 * SECONDS if program == "fio" else SECONDS,
+        timeout=15.0 if program == "fio" else 3 * SECONDS,
         on=disk if program == "mkfs.ext4" else None,
         frontend="host",
     )
     assert record.failure and record.failure.kind == "timeout", record.failure
     assert f"in the phase {phase}" in record.failure.why
-    assert time.monotonic() - began < 40
+    assert time.monotonic() - began < 60
 
 
 def test_tiles_whose_disks_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,13 +15,20 @@ from diskproof.advice.dialect import Target
 from diskproof.advice.qemu import DIALECT
 from diskproof.advice.qemu_options import split_commands
 from diskproof.errors import UsageError
-from diskproof.host.machines import find_machines, running
+from diskproof.host.machines import find_machines, qmp_socket, running
 from diskproof.records.virtual_machines import Layer, Machine, MachineDisk
 from diskproof.study.factors import CACHE_MODES
 from support.patience import in_time
 from support.qemus import make_image, start_still
 from support.recording import make_places, needs_fuse, start_recording
 from support.stopping import stop_whole
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy host answers late, and by the bounds of use then not at all."""
+    monkeypatch.setattr(qmp_socket, "SECONDS", 20.0)
+    monkeypatch.setattr(running, "SECONDS", 60.0)
 
 
 def machine_of(pid: int) -> Machine:
@@ -255,8 +262,11 @@ def test_a_configuration_file_is_read_where_qemu_has_it(tmp_path: Path) -> None:
         assert (disk.name, levels(disk.running)["cache"]) == ("w", "none")
 
 
-def test_a_monitor_that_stays_silent_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_monitor_that_stays_silent_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that is stopped does not answer, and its disks are told by the kernel."""
+    monkeypatch.setattr(qmp_socket, "SECONDS", 3.0)
     with ExitStack() as stack:
         pids = []
         for number in range(3):

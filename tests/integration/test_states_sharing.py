@@ -70,7 +70,7 @@ sys.exit(1 if odd else 0)
 """
 HOW = {
     "a clock": "odd = time.monotonic_ns() // 1000 % 2",
-    "random numbers": "odd = random.random() < 0.3",
+    "random numbers": "odd = random.random() < 0.5",
     "another file": "odd = before % 7 == 6",
     "after a time": "odd = before > 10",
 }
@@ -128,7 +128,7 @@ def test_causes_of_a_check_that_looks_aside_are_looked_for_again(tmp_path: Path)
     program = replace(lines(2, flush=True), check=(sys.executable, "-c", code))
     (tmp_path / "log").mkdir()
     with start_promised(program, tmp_path / "log") as recorded:
-        said = explore(recorded, program.request(), 400, "causes", 8.0)[-1]
+        said = explore(recorded, program.request(), 400, "causes", 60.0)[-1]
     assert said["type"] == "causes"
     assert int(count.read_text()) > said["checked"] > 0
 

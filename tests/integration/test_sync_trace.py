@@ -24,7 +24,7 @@ from support.commands import let_everybody_in
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="tracepoints need root")
 
 PROGRAM = Path(__file__).parent / "sync_trace_program.c"
-DEADLINE = 30.0
+DEADLINE = 300.0
 NOBODY = 65534
 LIBRARY = "libdiskproof_sync_trace.so"
 COMMANDS = pytest.mark.parametrize("by", ["tracepoints", "preload", "ptrace"])

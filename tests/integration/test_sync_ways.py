@@ -37,7 +37,7 @@ from support.syncing import (
 
 WAYS = str(require_native("diskproof-sync-ways"))
 DROP = str(require_native("diskproof-sync-drop"))
-SECONDS = 120.0
+SECONDS = 900.0
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 both = pytest.mark.parametrize("options", [(), ("--preload",)], ids=["default", "preload"])
@@ -220,7 +220,7 @@ def run_until_unsynced(disk: Path, run: Callable[[Path], Path]) -> Path:
 
     Somebody else's sync of the whole host may have written it: then once more, a few times.
     """
-    for number in range(5):
+    for number in range(20):
         folder = disk / f"try-{number}"
         folder.mkdir()
         if find_unsynced(run(folder)) > 0:

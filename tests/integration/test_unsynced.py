@@ -67,7 +67,7 @@ def test_a_program_that_goes_on_is_ended_and_told(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     writer = "sh -c 'echo x > a; echo one; exec sleep 600'"
-    code, files, _ = tell(capsys, "--writer", writer, "data", "--budget", "1s")
+    code, files, _ = tell(capsys, "--writer", writer, "data", "--budget", "8s")
     assert code == Exit.FELL_SHORT and files
     assert_nothing_left(here)
 

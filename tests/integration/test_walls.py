@@ -8,7 +8,7 @@ import platform
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,8 +87,9 @@ def find_started(name: str) -> int:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for child in psutil.Process().children():
-            if child.name() == name:
-                return child.pid
+            with suppress(psutil.NoSuchProcess):
+                if child.name() == name:
+                    return child.pid
         time.sleep(0.01)
     raise AssertionError(f"no {name} was started")
 

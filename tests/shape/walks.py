@@ -40,7 +40,7 @@ ramp = "0s"
 writers = "ledger"
 records = 16
 size = "16MiB"
-explore_seconds = "1s"
+explore_seconds = "10s"
 """
 _WALKS = {
     "cache": ("directsync", "directsync", [["run", "study.toml"]]),

@@ -68,7 +68,7 @@ class Browser:
             raise RuntimeError(f"{method}: {answer['error']}")
         return dict(answer["result"])
 
-    def _read(self, timeout: float = 60) -> dict[str, Any]:
+    def _read(self, timeout: float = 300) -> dict[str, Any]:
         deadline = time.monotonic() + timeout
         while b"\0" not in self._pending:
             ready, _, _ = select.select([self._out], [], [], deadline - time.monotonic())

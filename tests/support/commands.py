@@ -45,7 +45,7 @@ def as_host(folder: Path) -> dict[str, str]:
 
 
 def diskproof(
-    *arguments: str | Path, cwd: Path, timeout: float = 120.0, fresh: bool = False
+    *arguments: str | Path, cwd: Path, timeout: float = 900.0, fresh: bool = False
 ) -> Completed:
     """Run a command to its end; ``fresh``: by an interpreter that has yet to import everything."""
     argv = [sys.executable, "-m", "diskproof", *map(str, arguments)]
@@ -68,6 +68,11 @@ def start_diskproof(*arguments: str | Path, cwd: Path) -> Iterator[Process]:
     own = ["env", f"DISKPROOF_LOCK={cwd}"]
     with start_process([*own, *argv], name="diskproof", log=cwd / "log", cwd=cwd) as running:
         yield running
+        if (
+            running.poll() is None
+        ):  # the end of the block waits 5 s, and a busy host cleans up longer
+            os.killpg(running.pid, signal.SIGTERM)
+            running.wait(120)
 
 
 def left_behind(folder: Path) -> list[str]:

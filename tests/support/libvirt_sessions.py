@@ -58,7 +58,7 @@ class LibvirtSession:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             env=self.environment,
             cwd=self.folder,
         )
@@ -121,9 +121,9 @@ def start_libvirt() -> Iterator[LibvirtSession]:
         yield found
     finally:
         daemon.terminate()
-        daemon.wait(30)
+        daemon.wait(180)
         for path in found.place.status.glob("*.pid"):
-            with suppress(ValueError, ProcessLookupError):
+            with suppress(ValueError, ProcessLookupError, FileNotFoundError):
                 _kill_qemu(int(path.read_text()), path.stem)
         _stop_log_daemon(folder)
         shutil.rmtree(folder)
@@ -136,7 +136,7 @@ def _stop_log_daemon(folder: Path) -> None:
         daemon = psutil.Process(int((folder / "run" / "libvirt" / "virtlogd.pid").read_text()))
         if daemon.name() == "virtlogd":
             daemon.terminate()
-            daemon.wait(30)
+            daemon.wait(180)
 
 
 def _kill_qemu(pid: int, name: str) -> None:
@@ -146,7 +146,7 @@ def _kill_qemu(pid: int, name: str) -> None:
 
 
 def _await_socket(found: LibvirtSession) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 180
     while found.run("virsh", "-q", "-c", found.uri, "uri").returncode != 0:
         assert found.daemon.poll() is None, (found.folder / "log").read_text()
         assert time.monotonic() < end, "libvirtd does not answer"

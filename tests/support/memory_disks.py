@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from diskproof.backings.mounting import start_unmounting
 from diskproof.process.start import run
 
 
@@ -23,7 +24,5 @@ def start_memory_disk(
     done = run(argv, timeout=30, check=required)
     if done.returncode != 0:
         pytest.skip(f"{kind} cannot be mounted here: {done.error_text}")
-    try:
+    with start_unmounting(folder):
         yield folder
-    finally:
-        run(["umount", str(folder)], timeout=30)

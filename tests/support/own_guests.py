@@ -62,7 +62,7 @@ def build_own_debian(guest: GuestFiles) -> OwnDebian:
     )
     table = (
         f'kernel = "{guest.kernel}"\ninitrd = "{folder / "initrd.cpio"}"\n'
-        f'append = "{append}"\nsettle = "0s"\nboot_timeout = "120s"\n'
+        f'append = "{append}"\nsettle = "0s"\nboot_timeout = "400s"\n'
     )
     return OwnDebian(folder / "disk.raw", table)
 

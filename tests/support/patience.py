@@ -20,6 +20,14 @@ def in_time(seconds: float, act: Callable[[], Found]) -> Found:
     raise AssertionError(f"{took} s, where {seconds} would do")
 
 
+def await_true(holds: Callable[[], bool], seconds: float = 60) -> None:
+    """What comes by itself, in a while."""
+    deadline = time.monotonic() + seconds
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert holds()
+
+
 def fewest(most: int, count: Callable[[], int], tries: int) -> int:
     """The first count that is no larger than ``most``, else the smallest of as many tries."""
     counts: list[int] = []

@@ -29,11 +29,19 @@ def make_image(path: Path, form: str = "qcow2", size: str = "16M") -> Path:
 
 def await_socket(path: Path, process: Process) -> None:
     """Until it listens: its file is there before that, and whoever comes between is refused."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     with socket.socket(socket.AF_UNIX) as client:
         while client.connect_ex(str(path)):
             assert process.poll() is None and time.monotonic() < end, process.read_log().decode()
             time.sleep(0.02)
+
+
+def await_open(process: Process, image: Path) -> None:
+    """Until it has opened its disk, which it does after it has written its number."""
+    end, files = time.monotonic() + 120, Path(f"/proc/{process.pid}/fd")
+    while not any(each.resolve() == image.resolve() for each in files.glob("*")):
+        assert process.poll() is None and time.monotonic() < end, process.read_log().decode()
+        time.sleep(0.02)
 
 
 @contextmanager
@@ -60,6 +68,6 @@ def start_still(
                 pass_fds=(theirs.fileno(), *fds),
             )
             process = stack.enter_context(starting)
-        qmp = stack.enter_context(start_qmp(ours, 20.0))
-        qmp.execute("query-status", timeout=20.0)
+        qmp = stack.enter_context(start_qmp(ours, 120.0))
+        qmp.execute("query-status", timeout=120.0)
         yield Running(process, qmp)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from diskproof.backings.mounting import enter_private_mounts
 from diskproof.process.native import require_native
 from diskproof.process.start import Process, run, start_process
 from support.crash_logs import Record, check_same, read_log, read_tree, replay
@@ -105,6 +106,8 @@ def start_recording(
     places: Places, *options: str, fds: Sequence[int] = (), program: Sequence[str] = ()
 ) -> Iterator[Recording]:
     """Record for the length of a ``with`` block; ``program`` is another way to start recordfs."""
+    if os.geteuid() == 0:  # a copy of the mount in others' would outlive its end
+        enter_private_mounts()
     shutil.copytree(places.backing, places.base, symlinks=True)
     argv = [*(program or [str(require_native("diskproof-recordfs"))])]
     argv += [str(places.backing), str(places.mount)]

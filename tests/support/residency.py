@@ -115,9 +115,9 @@ def cached(*paths: Path) -> list[int]:
 
 def evict(path: Path) -> None:
     """Write a file and take it out of the cache, pages that the kernel holds for a moment too."""
-    end = time.monotonic() + 10
     with path.open("rb") as file:
         os.fsync(file.fileno())
+        end = time.monotonic() + 60
         while count_pages(path).cached:
             assert time.monotonic() < end, path
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from diskproof.backings.consent import give_consent
-from diskproof.backings.mounting import enter_private_mounts
+from diskproof.backings.mounting import enter_private_mounts, start_unmounting
 from diskproof.lab.setup import LabSetup
 from diskproof.measure.run import MeasureLab, start_lab
 from diskproof.process.start import run, start_process
@@ -37,7 +37,7 @@ def make_job_spec(folder: Path, text: str, runtime: str = "1s") -> WorkloadSpec:
 @contextmanager
 def start_executor(
     images: Path,
-    timeout: float = 120.0,
+    timeout: float = 600.0,
     backing: BackingSpec | None = None,
     others: Sequence[BackingSpec] = (),
 ) -> Iterator[MeasureLab]:
@@ -59,7 +59,7 @@ def plan_run(spec: WorkloadSpec, **levels: str) -> PlannedRun:
 def execute(
     images: Path,
     spec: WorkloadSpec,
-    timeout: float = 120.0,
+    timeout: float = 600.0,
     on: BackingSpec | None = None,
     others: Sequence[BackingSpec] = (),
     **levels: str,
@@ -97,10 +97,8 @@ def mounted(folder: Path, *options: str) -> Iterator[Path]:
     enter_private_mounts()
     folder.mkdir(exist_ok=True)
     run(["mount", *options, str(folder)], timeout=30)
-    try:
+    with start_unmounting(folder):
         yield folder
-    finally:
-        run(["umount", str(folder)], timeout=30)
 
 
 @contextmanager
@@ -168,8 +166,10 @@ def has_fio_at_work(children: Children) -> bool:
 
 def has_written(images: Path, count: int) -> bool:
     """Whether a disk under test holds ``count`` bytes."""
-    disks = images.glob("diskproof-run-*/disk.*")
-    return any(disk.stat().st_blocks * 512 >= count for disk in disks)
+    with suppress(FileNotFoundError):  # a run's folder that goes meanwhile
+        disks = images.glob("diskproof-run-*/disk.*")
+        return any(disk.stat().st_blocks * 512 >= count for disk in disks)
+    return False
 
 
 def _read_children() -> Children:

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _SECONDS = 30.0
@@ -20,5 +21,8 @@ def stop_whole(pid: int) -> None:
 
 def _states(pid: int) -> list[str]:
     """proc(5): after the name, which may hold anything, in parentheses."""
-    stats = Path(f"/proc/{pid}/task").glob("*/stat")
-    return [each.read_text().rpartition(")")[2].split()[0] for each in stats]
+    found = []
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended meanwhile
+            found.append(stat.read_text().rpartition(")")[2].split()[0])
+    return found

@@ -13,7 +13,7 @@ from diskproof.process.native import require_native
 from diskproof.process.start import Completed, run
 from support import sync_programs as programs
 
-DEADLINE = 20.0
+DEADLINE = 300.0
 NARROW = ("-m32", "-nostdlib", "-static", "-fno-stack-protector", "-fno-pic", "-no-pie")
 BUILDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dynamic": (programs.FAMILY, ()),

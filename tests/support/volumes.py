@@ -102,7 +102,7 @@ def signatures(device: Path) -> str:
     return run(["wipefs", "--noheadings", "--output", "TYPE", str(device)], timeout=30).text.strip()
 
 
-GONE_SECONDS = 10.0
+GONE_SECONDS = 60.0
 
 
 def volumes() -> set[str]:

@@ -19,7 +19,7 @@ from diskproof.recording.log import ACKNOWLEDGE, read_frames
 from diskproof.records import BackingSpec, Cell
 from diskproof.study.crash import CrashRules, crash_workload, writer_of
 
-RULES = CrashRules(records=48, seconds=30.0)
+RULES = CrashRules(records=48, seconds=200.0)
 SECONDS = 240.0
 
 

@@ -91,7 +91,9 @@ def test_what_a_guest_does_to_its_disks_is_found(debian: OwnDebian, tmp_path: Pa
         mounted = "mkdir -p /mnt && /bin/busybox mount -o barrier=1 /dev/vdb /mnt"
         plant(agent, mounted)
         code, sound = audit(tmp_path, process, "--guest")
-        assert code == 0 and sound["obstacles"] == [], sound
+        names = ("shop", str(process.pid))  # others' QEMUs may not answer
+        assert code == 0, sound
+        assert not [o for o in sound["obstacles"] if any(name in o for name in names)], sound
         for name in ("system", "data"):
             assert sound[name]["verdict"] == "keeps"
             assert sound[name]["layers"]["guest"]["levels"]["write_cache"] == "write back"
@@ -154,7 +156,7 @@ def test_a_guest_of_libvirt_is_asked_through_libvirt(debian: OwnDebian) -> None:
         flip = {"path": "/bin/sh", "arg": ["-c", line], "capture-output": True}
         ask(libvirt, {"execute": "guest-exec", "arguments": flip})
         argv = [sys.executable, "-m", "diskproof", "audit", "told", "--guest", "--json"]
-        done = run(argv, timeout=60, check=False, env=libvirt.environment)
+        done = run(argv, timeout=300, check=False, env=libvirt.environment)
         ask(libvirt, {"execute": "guest-ping"})
     ((found,),) = (machine["disks"] for machine in json.loads(done.text)["machines"])
     assert done.returncode == 1 and bad_rules(found) == {"guest-write-cache"}, done.text
@@ -162,7 +164,7 @@ def test_a_guest_of_libvirt_is_asked_through_libvirt(debian: OwnDebian) -> None:
 
 def ask(libvirt: LibvirtSession, request: dict[str, object]) -> None:
     """The guest's agent, once it is there."""
-    end = time.monotonic() + 90
+    end = time.monotonic() + 300
     while "error:" in libvirt.virsh("qemu-agent-command", "told", json.dumps(request), check=False):
         assert time.monotonic() < end, "no agent"
         time.sleep(0.3)

@@ -100,7 +100,7 @@ def test_a_guest_that_never_switches_itself_off_is_stored_with_its_console(
     tmp_path: Path, spoil: Callable[[str], None]
 ) -> None:
     spoil("rm /usr/local/sbin/diskproof-boot\nsymlink /usr/local/sbin/diskproof-boot /bin/cat\n")
-    record = execute(tmp_path / "images", make_spec(), timeout=8, format="raw", **GUEST)
+    record = execute(tmp_path / "images", make_spec(), timeout=60, format="raw", **GUEST)
     assert record.failure is not None
     assert (record.failure.kind, record.failure.what) == ("guest", "the guest was not off in time")
     assert artefacts(record).keys() >= {"console", "qemu.log"}

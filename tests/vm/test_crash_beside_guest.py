@@ -25,6 +25,7 @@ from diskproof.recording.log import ACKNOWLEDGE, FSYNC, read_frames
 from diskproof.study.crash import beside_writeback
 from diskproof.study.load import parse_study
 from support.commands import left_behind, start_diskproof
+from support.patience import fewest
 from support.recording import needs_fuse
 from support.written import ask_check, make_cell, read_acks, start_written
 
@@ -53,7 +54,7 @@ STUDY = """
 writers = ["program"]
 size = "{size}"
 filesystem = "{on}"
-seconds = "30s"
+seconds = "200s"
 sector = 4096
 [crash.program]
 folder = "app"
@@ -84,10 +85,17 @@ def test_commits_leave_names_without_data_that_a_short_run_does_not(
     # A busy host may need longer for a short run than the 5 s between two commits of ext4.
     rare = {"mount": "commit=300"} if on == "ext4" else {}
     alone = make_cell("program", "guest", rules, cache="none", bus="virtio-blk", **rare)
-    with start_written(alone, tmp_path) as recorded:
-        assert read_acks(recorded) == list("12345678")
-        assert flushes_between(recorded) == 0
-        assert set(ask_check(alone, cut_at(recorded, 3), ["1"], recorded.room)) == {"0"}
+
+    def flushes_alone() -> int:
+        with start_written(alone, tmp_path) as recorded:
+            assert read_acks(recorded) == list("12345678")
+            flushes = flushes_between(recorded)
+            if not flushes:
+                assert set(ask_check(alone, cut_at(recorded, 3), ["1"], recorded.room)) == {"0"}
+            return flushes
+
+    # XFS writes its log out each 30 s, which a run on a busy host may meet.
+    assert fewest(0, flushes_alone, tries=3) == 0
     beside = beside_writeback(usual)
     with start_written(beside, tmp_path) as recorded:
         assert read_acks(recorded) == list("12345678")
@@ -143,7 +151,7 @@ def test_both_runs_are_told_and_the_second_ones_loss_is_made_again(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_program(here)
-    assert run_command_line([*words("60s"), "--json"]) == 1
+    assert run_command_line([*words("240s"), "--json"]) == 1
     said = capsys.readouterr()
     rows: list[dict[str, Any]] = json.loads(said.out)
     alone = {row["fault"]: row for row in rows if "beside" not in row["cell"]}
@@ -160,8 +168,8 @@ def test_both_runs_are_told_and_the_second_ones_loss_is_made_again(
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_however_the_second_run_ends_nothing_goes_on(here: Path, how: signal.Signals) -> None:
     make_program(here, STAYS)
-    with start_diskproof(*words("60s"), cwd=here) as running:
-        deadline = time.monotonic() + 300
+    with start_diskproof(*words("240s"), cwd=here) as running:
+        deadline = time.monotonic() + 900
         while not any(b"beside\n" in log or b"beside\0" in log for log in logs_in(here)):
             assert time.monotonic() < deadline and running.poll() is None, running.read_log(4000)
             time.sleep(0.05)

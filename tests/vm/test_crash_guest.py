@@ -11,7 +11,7 @@ from diskproof.advice.judge import judge_disk
 from diskproof.records.verdicts import CrashRun
 from diskproof.records.virtual_machines import DiskJudgement, Layer, Machine, MachineDisk
 from diskproof.report.machines.proof import prove_disk
-from support.crashing import make_real_run
+from support.crashing import OF_FORM, make_real_run
 from support.recording import needs_fuse
 
 pytestmark = needs_fuse
@@ -33,7 +33,7 @@ def test_a_guest_keeps_what_its_stack_flushes(
     tmp_path: Path, bus: str, form: str, cache: str, durable: str, expected: str
 ) -> None:
     levels = {**GUEST, "bus": bus, "format": form, "cache": cache}
-    found = make_real_run(tmp_path, durable=durable, **levels)
+    found = make_real_run(tmp_path, durable=durable, rules=OF_FORM[form], **levels)
     assert found.failure is None, found.failure
     verdicts = {verdict.fault: verdict.verdict for verdict in found.verdicts}
     assert verdicts["power"] == expected

@@ -17,7 +17,7 @@ from support.recording import needs_fuse
 pytestmark = [needs_fuse, pytest.mark.long]
 RECORDS = 24
 PG_RULES = replace(
-    RULES, records=RECORDS, seconds=60.0, size=96 << 20, states=2, explore_seconds=4.0
+    RULES, records=RECORDS, seconds=200.0, size=96 << 20, states=2, explore_seconds=4.0
 )
 
 

@@ -55,7 +55,7 @@ STUDY = """
 writers = ["program"]
 size = "64MiB"
 filesystem = "{on}"
-seconds = "20s"
+seconds = "{seconds}s"
 [crash.program]
 folder = "app"
 writer = "./put {writer}"
@@ -64,7 +64,7 @@ check = "./look {check}"
 
 
 def program_cell(
-    room: Path, writer: str, check: str = "", on: str = "ext4", cache: str = "none"
+    room: Path, writer: str, check: str = "", on: str = "ext4", seconds: int = 200
 ) -> Cell:
     app = room / "app"
     app.mkdir()
@@ -73,8 +73,10 @@ def program_cell(
         (app / name).chmod(0o755)
     (app / "more").mkdir()
     (app / "more" / "large").write_bytes(bytes(range(256)) * 8000)  # in several pieces
-    rules = parse_study(STUDY.format(writer=writer, check=check, on=on), folder=room).crash
-    return make_cell("program", "guest", rules, cache=cache, bus="virtio-blk")
+    rules = parse_study(
+        STUDY.format(writer=writer, check=check, on=on, seconds=seconds), folder=room
+    ).crash
+    return make_cell("program", "guest", rules, cache="none", bus="virtio-blk")
 
 
 def test_what_is_promised_is_judged_by_the_programs_own_check(tmp_path: Path) -> None:
@@ -111,7 +113,7 @@ def test_a_file_system_that_the_host_need_not_have(tmp_path: Path) -> None:
 
 
 def test_a_program_that_goes_on_is_killed_and_judged(tmp_path: Path) -> None:
-    cell = program_cell(tmp_path, "3 'sleep 1000'")
+    cell = program_cell(tmp_path, "3 'sleep 1000'", seconds=20)
     with start_written(cell, tmp_path) as recorded:
         acks = read_acks(recorded)
         assert acks == ["1", "2", "3"]

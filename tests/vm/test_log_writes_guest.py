@@ -39,7 +39,7 @@ mark() {{
   dmsetup message logged 0 mark "$1"
   dd if="$disk" iflag=direct bs=1M 2> /dev/null | sha256sum
 }}
-mkfs.ext4 -q -J size=4 /dev/mapper/logged
+mkfs.ext4 -q -J size=4 -E lazy_itable_init=0,lazy_journal_init=0 /dev/mapper/logged
 mark made
 mount -o discard /dev/mapper/logged /run/on
 head -c 3000000 /dev/urandom > /run/on/data

@@ -224,10 +224,11 @@ def start_bare(folder: Path, name: str, *arguments: str) -> Iterator[Process]:
 def test_machines_come_and_go(tmp_path: Path) -> None:
     uuid = "12345678-0000-4000-8000-123456789abc"
     with start_monitor(tmp_path) as watching, ExitStack() as stack:
-        plain = stack.enter_context(start_bare(tmp_path, "plain", "-name", "plain"))
+        name = f"plain-{os.getpid()}"
+        plain = stack.enter_context(start_bare(tmp_path, "plain", "-name", name))
         named = ("-name", "debug-threads=on", "-uuid", uuid)
         other = stack.enter_context(start_bare(tmp_path, "other", *named))
-        row = watching.read_until("plain", lambda row: row["vm.vcpu"] is not None)[-1][1]
+        row = watching.read_until(name, lambda row: row["vm.vcpu"] is not None)[-1][1]
         assert row["vm.pid"] == plain.pid
         assert row["vm.wait"] is None and row["vm.emulator"] is None, "threads have no names"
         assert row["vm.guest_flush"] is None, "it was not asked"

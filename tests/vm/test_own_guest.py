@@ -55,7 +55,7 @@ def read_study(debian: OwnDebian, more: str = "", script: str = WRITES) -> Study
 
 
 @contextmanager
-def started(own: OwnGuest | None, folder: Path, deadline: float = 90) -> Iterator[OwnGuestDrive]:
+def started(own: OwnGuest | None, folder: Path, deadline: float = 400) -> Iterator[OwnGuestDrive]:
     levels = tuple(sorted({**LEVELS, "bus": "virtio-scsi", "cache": "none"}.items()))
     cell = Cell(levels, WorkloadSpec("none", "command"))
     image = create_image(folder, cell, 64 << 20)
@@ -80,7 +80,7 @@ def test_a_command_is_timed_and_the_image_stays_as_it_was(
     before = hashlib.sha256(debian.image.read_bytes()).digest()
     study, images = read_study(debian), tmp_path / "images"
     backing = BackingSpec("here", "directory", (("path", str(images)),), make=True)
-    setup = LabSetup("study", "host", {"here": backing}, NO_CONSENT, "tcg", 120, study.guest)
+    setup = LabSetup("study", "host", {"here": backing}, NO_CONSENT, "tcg", 600, study.guest)
     with start_lab(setup) as executor:
         record = executor.execute(plan_run(study.workloads[0], **LEVELS, cache="writeback"))
     assert record.failure is None, record.failure
@@ -101,7 +101,7 @@ def test_a_machine_with_uefi(debian: OwnDebian, guest_files: GuestFiles, tmp_pat
     asked = "firmware = 'uefi'\nmachine = 'q35'\n"
     # The guests' own kernel is unpacked: no firmware starts that.
     table = debian.table.replace(str(guest_files.kernel), str(find_efi_kernel(guest_files)))
-    debian = replace(debian, table=table.replace("120s", "300s"))
+    debian = replace(debian, table=table.replace("400s", "600s"))
     study = read_study(debian, asked, "test -d /sys/firmware/efi && echo wrote 1")
     backing = BackingSpec("here", "directory", (("path", str(tmp_path / "images")),), make=True)
     setup = LabSetup("study", "host", {"here": backing}, NO_CONSENT, "tcg", 400, study.guest)

@@ -185,7 +185,7 @@ def test_a_guest_that_hangs_without_a_step_of_its_own(crew: Crew) -> None:
     idle = TileStep("stopped.done", "stopped", "load", (), idle=0.01)
     stay = make_step("worker", "sleep 600", timeout=600.0)
     try:
-        failure = fail(crew, stay, idle, on_step=stop, silence=2.0)
+        failure = fail(crew, stay, idle, on_step=stop, silence=15.0)
     finally:
         os.kill(crew.guests["stopped"].process.pid, signal.SIGCONT)
     assert failure.kind == "guest"

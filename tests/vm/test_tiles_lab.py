@@ -107,7 +107,7 @@ def check_figures(run: TileRun) -> None:
         assert 64 << 20 < use.memory_bytes < 1 << 30
     series = {each.name: each for each in run.series}
     assert {"cpu.user", "cpu.iowait", "ksm.saved", "process.cpu", "disk.write"} <= series.keys()
-    assert -1 < series["cpu.user"].times[0] < series["cpu.user"].times[-1] < run.seconds + 1
+    assert -1 < series["cpu.user"].times[0] < series["cpu.user"].times[-1] < run.seconds + 30
 
 
 def check_settings(run: TileRun) -> None:
@@ -145,9 +145,13 @@ def test_the_hosts_disk_fills_up_under_load(tmp_path: Path) -> None:
     def fill(progress: PhaseProgress) -> None:
         if progress.phase != "load":
             return
-        stat = os.statvfs(folder)
         with (folder / "other").open("wb") as other:
-            os.posix_fallocate(other.fileno(), 0, stat.f_bavail * stat.f_frsize - (8 << 20))
+            for _ in range(100):
+                stat = os.statvfs(folder)
+                with suppress(OSError):  # the guest has written meanwhile
+                    left = stat.f_bavail * stat.f_frsize - (8 << 20)
+                    os.posix_fallocate(other.fileno(), 0, left)
+                    break
 
     with mounted(folder, "-t", "tmpfs", "-o", "size=96M", "diskproof-test"):
         failure = failure_of(execute(folder / "images", LONE, on_step=fill))
@@ -185,7 +189,9 @@ print(lab.execute(make_cell(ksm="on"), 1, 1, show).failure, flush=True)
 
 
 def read_cards() -> list[str]:
-    return sorted(card.name for card in Path("/sys/class/net").iterdir())
+    """Those of the host, but for what another test makes (``dp..``)."""
+    names = (card.name for card in Path("/sys/class/net").iterdir())
+    return sorted(name for name in names if not name.startswith("dp"))
 
 
 def find_working(folder: Path) -> list[psutil.Process]:

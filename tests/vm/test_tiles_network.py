@@ -8,6 +8,7 @@ import errno
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -204,6 +205,8 @@ def watch_host() -> Iterator[dict[str, list[bytes]]]:
         try:
             yield seen
         finally:
+            deadline = time.monotonic() + 60
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
-                own.sendto(marker, ("127.0.0.1", 9))
-            watcher.join(30)
+                while watcher.is_alive() and time.monotonic() < deadline:
+                    own.sendto(marker, ("127.0.0.1", 9))
+                    watcher.join(0.5)

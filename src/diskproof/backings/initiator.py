@@ -58,7 +58,7 @@ def start_daemon(folder: Path) -> Iterator[None]:
 
 
 def _is_served() -> bool:
-    lines = Path("/proc/net/unix").read_text().splitlines()
+    lines = Path("/proc/net/unix").read_text(errors="replace").splitlines()
     return any(line.split()[-1] == _CONTROL for line in lines[1:])
 
 

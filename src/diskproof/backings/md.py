@@ -128,7 +128,7 @@ def start_array(
         if done.returncode != 0:
             told = "\n".join(done.error_text.splitlines()[-5:])
             raise HostError(f"mdadm cannot make the array of backing {spec.name}", told)
-        array = Path("/dev") / called(name)
+        array = Path(f"/dev/md_{name}")
         _require_idle(array)
         yield array
     finally:
@@ -171,18 +171,13 @@ def describe(array: Path) -> str:
 def remove_array(name: str, members: tuple[Path, ...]) -> str:
     """Take away an array of ours, and its superblocks on members that stay. Gives why something
     is still there, or nothing."""
-    left = volumes.take_down(volumes.find_standing_on([called(name)]))
+    left = volumes.take_down(volumes.find_standing_on([f"md_{name}"]))
     for member in members if not left else ():
         if member.is_block_device() and read_array_name(member) == name:
             done = volumes.run_quietly(["mdadm", "--zero-superblock", str(member)])
             left = left or ("" if done.returncode == 0 else done.error_text)
     Path(f"/dev/md/{name}").unlink(missing_ok=True)
     return left
-
-
-def called(name: str) -> str:
-    """What the kernel calls an array of ours (md(4): arrays by name)."""
-    return f"md_{name}"
 
 
 def read_array_name(member: Path) -> str:

@@ -41,8 +41,10 @@ class DaemonDrive(Drive):
 
     def run(self, command: Command) -> Execution:
         done = run_here(self.context.run_dir, command, CLIENT_CAGE)
-        # A client that lost its connection can be faster than the end of the process.
-        status = self.process.wait(_LAST_MOMENTS if done.returncode else 0.0)
+        # A client that lost its connection can be faster than the end of the process, and so can
+        # one whose leaving is what ends it.
+        late = done.returncode or self.context.cell.level("iothread") == "on"
+        status = self.process.wait(_LAST_MOMENTS if late else 0.0)
         if status is not None:
             evidence = (("stdout", done.stdout), ("stderr", done.stderr))
             raise _ended(self.process, status, evidence)

@@ -24,14 +24,14 @@ def signals_wait(cancel: Callable[[], object] = lambda: None) -> Iterator[None]:
         heard.append(number)
         cancel()
 
-    # They stay out as well while handlers change hands.
-    before = core.pthread_sigmask(core.SIG_BLOCK, STOPS)
-    handlers = [(number, core.getsignal(number)) for number in STOPS]
-    ours = [(number, handler) for number, handler in handlers if callable(handler)]
-    for number, _ in ours:
-        core.signal(number, note)
-    core.pthread_sigmask(core.SIG_SETMASK, before)
+    ours = [(number, handler) for number in STOPS if callable(handler := core.getsignal(number))]
+    before = core.pthread_sigmask(core.SIG_BLOCK, ())
     try:
+        # They stay out while handlers change hands; one that another thread took may still come.
+        core.pthread_sigmask(core.SIG_BLOCK, STOPS)
+        for number, _ in ours:
+            core.signal(number, note)
+        core.pthread_sigmask(core.SIG_SETMASK, before)
         yield
     finally:
         core.pthread_sigmask(core.SIG_BLOCK, STOPS)

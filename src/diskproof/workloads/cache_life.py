@@ -73,12 +73,13 @@ def end(machine: SteeredMachine, drive: Drive) -> None:
 
 
 def _lives(pid: int) -> bool:
-    """Whether a child of ours still runs; one that waits to be reaped holds nothing."""
+    """Whether a child of ours still runs; one that waits to be reaped, without a thread that does,
+    holds nothing."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return False
-    return state not in (b"Z", b"X")
+    return fields[0] not in (b"Z", b"X") or int(fields[17]) > 1
 
 
 def _job(drive: Drive) -> str:

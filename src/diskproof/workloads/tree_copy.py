@@ -101,7 +101,9 @@ class Site:
 
     def cool(self, name: str) -> Check:
         """Take a tree out of memory: dropped, and where that can be, unmounted."""
-        left = parse_cached(self.tree("cache", name, "--drop").stdout)
+        for _ in range(20):  # a page may still be held for a moment
+            if not (left := parse_cached(self.tree("cache", name, "--drop").stdout)):
+                break
         room = self.rooms[name]
         if room.device:
             self.do("umount", room.folder)

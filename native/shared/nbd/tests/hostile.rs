@@ -64,7 +64,7 @@ fn run(serve: impl FnOnce(UnixStream) + Send + 'static) -> (io::Error, Duration)
 
 fn assert_told((error, took): &(io::Error, Duration), why: &str) {
     assert!(error.to_string().contains(why), "{error}");
-    assert!(*took < PATIENCE * 3, "{took:?}");
+    assert!(*took < PATIENCE * 10, "{took:?}");
 }
 
 /// Waits until the client hangs up.
@@ -173,9 +173,9 @@ fn answers() -> [(usize, Vec<u8>); 3] {
     [(0, handshake), (4 + 16 + 7 + 28 + 512, reply(1)), (28, read)]
 }
 
-/// A client that waits for more than there is gets an end instead.
-fn serve(mut stream: UnixStream, answers: [(usize, Vec<u8>); 3]) {
-    stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+/// A client that waits for more than there is gets an end instead, when it has been `quiet`.
+fn serve(mut stream: UnixStream, answers: [(usize, Vec<u8>); 3], quiet: Duration) {
+    stream.set_read_timeout(Some(quiet)).unwrap();
     for (before, answer) in answers {
         let mut heard = vec![0; before];
         if stream.read_exact(&mut heard).and_then(|()| stream.write_all(&answer)).is_err() {
@@ -187,7 +187,7 @@ fn serve(mut stream: UnixStream, answers: [(usize, Vec<u8>); 3]) {
 
 #[test]
 fn true_answers_are_taken() {
-    outcome(|stream| serve(stream, answers())).0.unwrap();
+    outcome(|stream| serve(stream, answers(), PATIENCE * 30)).0.unwrap();
 }
 
 proptest! {
@@ -210,7 +210,7 @@ proptest! {
                 _ => drop(bytes.drain(at..(at + usize::from(byte)).min(bytes.len()))),
             }
         }
-        let (_, took) = outcome(move |stream| serve(stream, answers));
-        prop_assert!(took < PATIENCE * 3, "{took:?}");
+        let (_, took) = outcome(move |stream| serve(stream, answers, PATIENCE / 50));
+        prop_assert!(took < PATIENCE * 10, "{took:?}");
     }
 }

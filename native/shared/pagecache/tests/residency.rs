@@ -49,8 +49,10 @@ fn pages_that_were_read_are_counted_and_found() {
 #[test]
 fn a_write_is_dirty_until_it_is_written_and_stays_whole_when_dropped() {
     let file = cold(8);
-    file.write_all_at(&[9; 5000], 100).unwrap();
-    assert_eq!(cache::count_pages(&file, 0..u64::MAX).unwrap().dirty, Some(2));
+    assert!((0..5).any(|_| {
+        file.write_all_at(&[9; 5000], 100).unwrap();
+        cache::count_pages(&file, 0..u64::MAX).unwrap().dirty == Some(2)
+    })); // somebody may sync in between
     cache::start_writeback(&file, 0..u64::MAX).unwrap();
     cache::wait_writeback(&file, 0..u64::MAX).unwrap();
     let counts = cache::count_pages(&file, 0..u64::MAX).unwrap();

@@ -60,10 +60,12 @@ pub fn write_and_drop(files: &[Shared]) {
     for file in files {
         let _ = lock(file).write_back();
     }
+    for file in files {
+        let _ = lock(file).wait_written();
+    }
     let until = Instant::now() + PAUSE * ATTEMPTS;
     for file in files {
         let mut watched = lock(file);
-        let _ = watched.wait_written();
         let _ = watched.drop_all();
         while watched.excess.pages > 0 && Instant::now() < until {
             std::thread::sleep(PAUSE);

@@ -18,7 +18,7 @@ const NO_DISK: [u64; 7] =
     [0x0102_1994, 0x8584_58f6, 0x958_458f6, 0x9fa0, 0x6265_6572, 0x27_e0eb, 0x6367_7270];
 
 /// A file that was to be made and is not there after this long was not made.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 const DEFAULT_AHEAD: u64 = 128 << 10;
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from diskproof.crash.writers import WriterContext, command
 from diskproof.crash.writers import promised_rows as rows
 from diskproof.crash.writers.command import Limit, main
-from diskproof.crash.writers.program_end import require_written
+from diskproof.crash.writers.program_end import write_database
 from diskproof.crash.writers.promised_rows import Found
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.extras import require_extra
@@ -24,7 +24,6 @@ from diskproof.process.owner import hand_over, hand_over_tree
 from diskproof.process.run_user import adopt_run_user, require_run_user
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import Process, run, start_process
-from diskproof.recording.folder import ACK_FILE
 from diskproof.records import Cell
 
 NAME = "postgres"
@@ -185,21 +184,13 @@ class PostgresWriter:
 
     def write(self, context: WriterContext) -> None:
         """Raises RunFailure ``workload``, ``space`` or ``guest``; HostError without PostgreSQL."""
-        spec, folder = context.cell.workload, context.recording.folder
         if context.cell.level("frontend") == "guest":
             from diskproof.crash.writers.postgres_guest import write_rows
 
             write_rows(context)
             return
-        argv = [*command.PYTHON, __name__, "write", str(folder / FOLDER)]
-        limits = ["--records", spec.option("records"), "--seconds", spec.option("seconds")]
-        unsafe = ["--set", "fsync=off"] if spec.option("durable") == "write" else []
-        done = run(
-            [*argv, *limits, *unsafe, "--acks", str(folder / ACK_FILE)],
-            timeout=context.seconds,
-            check=False,
-        )
-        require_written(NAME, done.returncode, done.stderr)
+        unsafe = ["fsync=off"] if context.cell.workload.option("durable") == "write" else []
+        write_database(context, __name__, context.recording.folder / FOLDER, *unsafe)
 
     def check(self, cell: Cell) -> dict[str, object]:
         if cell.level("frontend") == "guest":

@@ -85,25 +85,15 @@ class SqliteWriter:
 
     def write(self, context: WriterContext) -> None:
         """Raises RunFailure ``workload``, ``space``, or ``guest``."""
-        from diskproof.crash.writers.program_end import require_written
-        from diskproof.process.start import run
-        from diskproof.recording.folder import ACK_FILE
-
-        spec, folder = context.cell.workload, context.recording.folder
         if context.cell.level("frontend") == "guest":
             from diskproof.crash.writers.sqlite_guest import write_rows
 
             write_rows(context)
             return
-        argv = [*command.PYTHON, __name__, "write", str(folder / FOLDER)]
-        limits = ["--records", spec.option("records"), "--seconds", spec.option("seconds")]
-        setting = ["--set", f"synchronous={synchronous(spec.option('durable'))}"]
-        done = run(
-            [*argv, *limits, *setting, "--acks", str(folder / ACK_FILE)],
-            timeout=context.seconds,
-            check=False,
-        )
-        require_written(NAME, done.returncode, done.stderr)
+        from diskproof.crash.writers.program_end import write_database
+
+        setting = f"synchronous={synchronous(context.cell.workload.option('durable'))}"
+        write_database(context, __name__, context.recording.folder / FOLDER, setting)
 
     def check(self, cell: Cell) -> dict[str, object]:
         if cell.level("frontend") == "guest":

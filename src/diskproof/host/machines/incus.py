@@ -74,7 +74,7 @@ def find(root: Path = Path("/")) -> Iterator[Machine | str]:
 def _runs(root: Path, name: str) -> bool:
     for process in (root / "proc").glob("[0-9]*"):
         with suppress(OSError):
-            if (process / "comm").read_text().strip() == name:
+            if (process / "comm").read_text(errors="replace").strip() == name:
                 return True
     return False
 

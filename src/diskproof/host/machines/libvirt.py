@@ -111,7 +111,8 @@ def find_live_socket(place: LibvirtHome) -> Path | None:
     for name, pid_file, socket in zip(DAEMONS, place.pid_files, place.sockets, strict=True):
         with suppress(OSError):
             pid = pid_file.read_text().strip()
-            alive = pid.isdecimal() and Path(f"/proc/{pid}/comm").read_text().strip() == name
+            comm = Path(f"/proc/{pid}/comm")
+            alive = pid.isdecimal() and comm.read_bytes().strip() == name.encode()
             if alive and socket.is_socket():
                 return socket
     return None

@@ -55,7 +55,7 @@ class QemuProcess:
         with suppress(OSError):
             for task in (self.folder / "task").iterdir():
                 with suppress(OSError):
-                    names.add((task / "comm").read_text().strip())
+                    names.add((task / "comm").read_text(errors="replace").strip())
         return frozenset(names)
 
     @cached_property

@@ -24,7 +24,7 @@ use super::Module;
 /// The word that makes this program the one that looks up.
 pub const WORD: &str = "--look-up-symbols";
 /// How long is waited for it, and what it may answer.
-const MOST_TIME: Duration = Duration::from_secs(3);
+const MOST_TIME: Duration = Duration::from_secs(20);
 const MOST_ANSWER: u64 = 64 << 20;
 /// Memory of who looks up, and bytes of a file that is read.
 const MOST_MEMORY: u64 = 2 << 30;

@@ -15,7 +15,7 @@ use crate::module::{Column, Group, Module, Moment, Refusal, Setup, Unit};
 use crate::output::say;
 
 /// From its start to its header.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Values are shown until they are older than this many seconds, and than this many samples.
 const STALE_SECONDS: f64 = 3.0;
 const STALE_SAMPLES: f64 = 3.0;

@@ -104,12 +104,12 @@ impl Program {
 
     /// The same for one whose output is at its end already.
     fn wait_end(&mut self) -> Option<String> {
-        self.wait_until_ended();
+        self.wait_until_ended(Duration::from_secs(2));
         self.take_end()
     }
 
-    fn wait_until_ended(&self) {
-        let deadline = Instant::now() + GRACE;
+    fn wait_until_ended(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
         while Instant::now() < deadline && !self.has_ended() {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -159,7 +159,7 @@ impl Drop for Program {
     fn drop(&mut self) {
         if !self.over {
             let _ = kill_process_group(self.group, Signal::TERM);
-            self.wait_until_ended();
+            self.wait_until_ended(GRACE);
             self.end();
         }
     }

@@ -34,7 +34,7 @@ fn look(module: &mut dyn Module, at: f64) -> Vec<f64> {
 
 /// Look, at the same moment, until the row is as wanted; a program needs a while to say something.
 fn look_until(module: &mut dyn Module, at: f64, wanted: impl Fn(&[f64]) -> bool) -> Vec<f64> {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let row = look(module, at);
         if wanted(&row) {
@@ -103,14 +103,14 @@ fn a_header_is_found_however_much_comes_at_once_after_it() {
 fn what_it_started_ends_with_it() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut module = open_script(&format!(
-        "trap '' TERM; sleep 60 & echo $! >{}; echo '{{\"type\":\"sample\",\"values\":[1]}}'; wait",
+        "trap '' TERM; sleep 600 & echo $! >{}; echo '{{\"type\":\"sample\",\"values\":[1]}}'; wait",
         file.path().display()
     ));
     look_until(module.as_mut(), 100.0, |row| row[0] == 1.0);
     let pid = std::fs::read_to_string(&file).unwrap();
     assert!(lives(pid.trim()));
     drop(module);
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while lives(pid.trim()) {
         assert!(Instant::now() < deadline, "it still runs");
         std::thread::yield_now();

@@ -41,8 +41,7 @@ class DaemonDrive(Drive):
 
     def run(self, command: Command) -> Execution:
         done = run_here(self.context.run_dir, command, CLIENT_CAGE)
-        # A client that lost its connection can be faster than the end of the process, and so can
-        # one whose leaving is what ends it.
+        # A client can be faster than the end of the process, of which it may be the cause.
         late = done.returncode or self.context.cell.level("iothread") == "on"
         status = self.process.wait(_LAST_MOMENTS if late else 0.0)
         if status is not None:

@@ -73,8 +73,7 @@ def end(machine: SteeredMachine, drive: Drive) -> None:
 
 
 def _lives(pid: int) -> bool:
-    """Whether a child of ours still runs; one that waits to be reaped, without a thread that does,
-    holds nothing."""
+    """Whether a child of ours still runs, or a thread of one that waits to be reaped."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

@@ -16,6 +16,8 @@ const GREETING: &[u8] = b"NBDMAGICIHAVEOPT\x00\x03";
 const SIZE: u64 = 1 << 24;
 const PATIENCE: Duration = Duration::from_secs(1);
 
+type Outcome = (io::Result<()>, Duration);
+
 fn reply(kind: u32, length: u32, data: &[u8]) -> Vec<u8> {
     let mut bytes = 0x0003_e889_0455_65a9u64.to_be_bytes().to_vec();
     bytes.extend(7u32.to_be_bytes());
@@ -41,7 +43,7 @@ fn read_go(stream: &mut UnixStream) {
 
 /// Asks a server that behaves so for its export, a write and a read; gives what came of it and
 /// after how long.
-fn outcome(serve: impl FnOnce(UnixStream) + Send + 'static) -> (io::Result<()>, Duration) {
+fn outcome(patience: Duration, serve: impl FnOnce(UnixStream) + Send + 'static) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -51,14 +53,14 @@ fn outcome(serve: impl FnOnce(UnixStream) + Send + 'static) -> (io::Result<()>, 
         nbd.write(0, &[1; 512], true)?;
         nbd.read_at(&mut [0; 512], 0)
     };
-    let outcome = Nbd::connect(&socket, "d", PATIENCE).and_then(use_it);
+    let outcome = Nbd::connect(&socket, "d", patience).and_then(use_it);
     let took = began.elapsed();
     server.join().unwrap();
     (outcome, took)
 }
 
 fn run(serve: impl FnOnce(UnixStream) + Send + 'static) -> (io::Error, Duration) {
-    let (outcome, took) = outcome(serve);
+    let (outcome, took) = outcome(PATIENCE, serve);
     (outcome.unwrap_err(), took)
 }
 
@@ -187,7 +189,7 @@ fn serve(mut stream: UnixStream, answers: [(usize, Vec<u8>); 3], quiet: Duration
 
 #[test]
 fn true_answers_are_taken() {
-    outcome(|stream| serve(stream, answers(), PATIENCE * 30)).0.unwrap();
+    outcome(PATIENCE * 30, |stream| serve(stream, answers(), PATIENCE * 30)).0.unwrap();
 }
 
 proptest! {
@@ -210,7 +212,7 @@ proptest! {
                 _ => drop(bytes.drain(at..(at + usize::from(byte)).min(bytes.len()))),
             }
         }
-        let (_, took) = outcome(move |stream| serve(stream, answers, PATIENCE / 50));
+        let (_, took) = outcome(PATIENCE, move |stream| serve(stream, answers, PATIENCE / 50));
         prop_assert!(took < PATIENCE * 10, "{took:?}");
     }
 }

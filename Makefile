@@ -44,7 +44,7 @@ test: setup-test suites-tools lint test-native guest-cached ## everything that m
 .PHONY: properties
 properties: setup-test ## the property tests with inputs that no run had before, ten times as many
 	@$(PYTHON_BIN) -m pytest tests -n 3 --dist worksteal $(HEAVY) -m hypothesis --hypothesis-profile=search
-	@cd native && ../setup/cargo test --quiet --locked
+	@cd native && PROPTEST_CASES=2560 ../setup/cargo test --quiet --locked
 
 .PHONY: lint
 lint: setup-test ## style and types of Python, Rust and shell

@@ -1,8 +1,10 @@
 """Machines of Proxmox and Incus are found on a host, below a root of our own, and nothing waits."""
 
+import os
 import shutil
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.host.machines import incus, proxmox
+from diskproof.host.machines.qemu_process import QemuProcess
 from diskproof.records.virtual_machines import Machine
 from support.patience import in_time
 
@@ -126,6 +129,29 @@ def test_the_machines_of_incus_are_listed_with_their_pools(
     assert isinstance(machines[0], Machine)
     assert machines[0].disks[0].configured
     assert machines[0].disks[0].configured.levels["aio"] == "io_uring"  # LVM's, which was told
+
+
+CUT_NAME = b"abcdefghijklm\xc3"
+"""The kernel cuts names after 15 bytes, in the middle of a character, too."""
+
+
+def test_a_process_whose_name_is_no_text_ends_no_look(daemon: Path) -> None:
+    (daemon / "proc").unlink()
+    (daemon / "proc/1").mkdir(parents=True)
+    (daemon / "proc/1/comm").write_bytes(CUT_NAME + b"\n")
+    write_client(daemon, "exit 1")
+    (told,) = incus.find(daemon)
+    assert isinstance(told, str) and told.startswith("incusd is not running")
+
+
+def test_a_thread_whose_name_is_no_text_is_one() -> None:
+    name = Path(f"/proc/self/task/{threading.get_native_id()}/comm")
+    before = name.read_bytes()
+    try:
+        name.write_bytes(CUT_NAME)
+        assert "abcdefghijklm\ufffd" in QemuProcess(os.getpid(), ()).threads
+    finally:
+        name.write_bytes(before)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,12 @@ check = "./look {check}"
 
 
 def program_cell(
-    room: Path, writer: str, check: str = "", on: str = "ext4", seconds: int = 200
+    room: Path,
+    writer: str,
+    check: str = "",
+    on: str = "ext4",
+    cache: str = "none",
+    seconds: int = 200,
 ) -> Cell:
     app = room / "app"
     app.mkdir()
@@ -76,7 +81,7 @@ def program_cell(
     rules = parse_study(
         STUDY.format(writer=writer, check=check, on=on, seconds=seconds), folder=room
     ).crash
-    return make_cell("program", "guest", rules, cache="none", bus="virtio-blk")
+    return make_cell("program", "guest", rules, cache=cache, bus="virtio-blk")
 
 
 def test_what_is_promised_is_judged_by_the_programs_own_check(tmp_path: Path) -> None:

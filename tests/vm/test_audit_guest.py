@@ -154,7 +154,12 @@ def test_a_guest_of_libvirt_is_asked_through_libvirt(debian: OwnDebian) -> None:
         ask(libvirt, {"execute": "guest-ping"})
         line = "echo 'write through' > /sys/block/vda/queue/write_cache"
         flip = {"path": "/bin/sh", "arg": ["-c", line], "capture-output": True}
-        ask(libvirt, {"execute": "guest-exec", "arguments": flip})
+        begun = ask(libvirt, {"execute": "guest-exec", "arguments": flip})
+        status = {"execute": "guest-exec-status", "arguments": begun}
+        end = time.monotonic() + 300
+        while not ask(libvirt, status)["exited"]:  # told once, then forgotten
+            assert time.monotonic() < end
+            time.sleep(0.3)
         argv = [sys.executable, "-m", "diskproof", "audit", "told", "--guest", "--json"]
         done = run(argv, timeout=300, check=False, env=libvirt.environment)
         ask(libvirt, {"execute": "guest-ping"})
@@ -162,9 +167,13 @@ def test_a_guest_of_libvirt_is_asked_through_libvirt(debian: OwnDebian) -> None:
     assert done.returncode == 1 and bad_rules(found) == {"guest-write-cache"}, done.text
 
 
-def ask(libvirt: LibvirtSession, request: dict[str, object]) -> None:
-    """The guest's agent, once it is there."""
+def ask(libvirt: LibvirtSession, request: dict[str, object]) -> dict[str, object]:
+    """What the guest's agent answers, once it is there."""
     end = time.monotonic() + 300
-    while "error:" in libvirt.virsh("qemu-agent-command", "told", json.dumps(request), check=False):
+    while "error:" in (
+        said := libvirt.virsh("qemu-agent-command", "told", json.dumps(request), check=False)
+    ):
         assert time.monotonic() < end, "no agent"
         time.sleep(0.3)
+    answer: dict[str, object] = json.loads(said)["return"]
+    return answer

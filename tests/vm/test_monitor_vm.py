@@ -168,23 +168,33 @@ def test_what_guests_flush_and_what_the_host_makes_of_it(
         start_monitor(tmp_path, "--qmp") as watching,
     ):
         for name, guest in (("kept", kept), ("unsafe", unsafe)):
-            before = asked_flushes(guest)
-            idle = watching.read_until(name, quiet("vm.guest_flush"))
-            done = write_and_sync(guest)
-            ended = time.time()
-            busy = watching.read_until(name, lambda row: (row["vm.guest_flush"] or 0) > 0)
-            after = watching.read_until(name, quiet("vm.guest_flush"))
-            while after[-1][0] < ended:  # on a busy host the guest rested in between
-                after += watching.read_until(name, quiet("vm.guest_flush"))
-            told = asked_flushes(guest) - before
-            assert done > 0 and abs(told - done) <= 0.02 * done
-            samples = [idle[-1], *busy, *after]
+            for _ in range(3):  # a QEMU that was late once is left alone for a while
+                samples, told = watch_flushes(watching, name, guest)
+                if all(row["vm.guest_flush"] is not None for _, row in samples):
+                    break
             # Answers come each second, on a busy host later; until then the last one stands.
             assert total(samples, "vm.guest_flush") == pytest.approx(told, rel=0.4)
             synced = total(samples, "vm.host_fdatasync")
             assert synced == (0.0 if name == "unsafe" else pytest.approx(told, rel=0.15))
             check_row(samples, guest.process.pid)
         check_other_client(run_dir / "kept" / "monitor.sock", watching)
+
+
+def watch_flushes(
+    watching: Watching, name: str, guest: Guest
+) -> tuple[list[tuple[float, Row]], int]:
+    """What the monitor tells while a guest writes and syncs, and how many flushes QEMU had."""
+    before = asked_flushes(guest)
+    idle = watching.read_until(name, quiet("vm.guest_flush"))
+    done = write_and_sync(guest)
+    ended = time.time()
+    busy = watching.read_until(name, lambda row: (row["vm.guest_flush"] or 0) > 0)
+    after = watching.read_until(name, quiet("vm.guest_flush"))
+    while after[-1][0] < ended:  # on a busy host the guest rested in between
+        after += watching.read_until(name, quiet("vm.guest_flush"))
+    told = asked_flushes(guest) - before
+    assert done > 0 and abs(told - done) <= 0.02 * done
+    return [idle[-1], *busy, *after], told
 
 
 def check_other_client(path: Path, watching: Watching) -> None:

@@ -23,7 +23,7 @@ from diskproof.units import render_bytes
 
 OFFSET = 8 << 20
 """Where data starts on a member: superblock and bitmap lie before it."""
-_STAT = Path("/proc/mdstat")
+_NEW = Path("/sys/module/md_mod/parameters/new_array")
 _LEAST = {"0": 2, "1": 2, "5": 3, "10": 2}
 
 
@@ -89,11 +89,11 @@ def check_shape(spec: BackingSpec, base: Place) -> None:
 def require_md() -> None:
     """Raises HostError where mdadm or the kernel's part of it is missing."""
     require_tool("mdadm", "mdadm")
-    if not _STAT.exists() and os.geteuid() == 0:
+    if not _NEW.exists() and os.geteuid() == 0:
         run(["modprobe", "--quiet", "md_mod"], timeout=30, check=False)
-    if not _STAT.exists():
+    if not _NEW.exists() or (os.geteuid() == 0 and not os.access(_NEW, os.W_OK)):
         hint = "boot a kernel that has it (apt-get install linux-image-amd64)"
-        raise HostError("there is no md here", "the kernel has no md (md_mod)", hint)
+        raise HostError("there is no md here", "no md_mod in the kernel, or a read-only /sys", hint)
 
 
 def make_members(room: Path, spec: BackingSpec, base: Place) -> tuple[Path, ...]:

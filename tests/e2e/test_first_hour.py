@@ -19,7 +19,7 @@ from support.verb_places import COLUMNS, Call, Place, plain_lines
 pytestmark = [needs_fuse, pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 BUDGET = 60
-SLACK = 60.0
+SLACK = 15.0
 """A loaded host may hold the last run and the answer for as long."""
 
 

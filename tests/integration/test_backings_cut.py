@@ -104,4 +104,4 @@ def test_nothing_is_left_wherever_it_is_cut(
             lambda: {Path(line).name[:14] for line in left_below(tmp_path)} <= {"diskproof-run-"}
         )
         assert [swept.kept for swept in sweep([tmp_path]) if swept.kept] == []
-        await_true(lambda: left_below(tmp_path) == [])
+        await_true(lambda: left_below(tmp_path) == [], told=(last, done.stderr.decode()))

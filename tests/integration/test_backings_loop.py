@@ -52,7 +52,7 @@ def test_it_goes_with_its_last_user_only(tmp_path: Path) -> None:
         user = os.open(loop.path, os.O_RDONLY)
     assert find_loops(tmp_path) == (loop.path.name,)
     os.close(user)
-    await_true(lambda: find_loops(tmp_path) == ())  # whoever looks at it holds it, too
+    await_true(lambda: find_loops(tmp_path) == ())
 
 
 def test_it_goes_with_a_killed_owner(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_it_goes_with_a_killed_owner(tmp_path: Path) -> None:
         assert owner.stdout and owner.stdout.readline().startswith(b"/dev/loop")
         assert len(find_loops(tmp_path)) == 1
         owner.kill()
-    await_true(lambda: find_loops(tmp_path) == ())  # whoever looks at it holds it, too
+    await_true(lambda: find_loops(tmp_path) == ())
 
 
 def test_what_cannot_be_had_says_why(tmp_path: Path) -> None:
@@ -71,4 +71,4 @@ def test_what_cannot_be_had_says_why(tmp_path: Path) -> None:
             pytest.fail("there is nothing to make it of")
         assert str(wrong) in caught.value.why
     os.mkfifo(tmp_path / "pipe")
-    await_true(lambda: find_loops(tmp_path) == ())  # whoever looks at it holds it, too
+    await_true(lambda: find_loops(tmp_path) == ())

@@ -20,12 +20,12 @@ def in_time(seconds: float, act: Callable[[], Found]) -> Found:
     raise AssertionError(f"{took} s, where {seconds} would do")
 
 
-def await_true(holds: Callable[[], bool], seconds: float = 60) -> None:
-    """What comes by itself, in a while."""
+def await_true(holds: Callable[[], bool], seconds: float = 60, *, told: object = "") -> None:
+    """What comes by itself, in a while; ``told`` if it does not."""
     deadline = time.monotonic() + seconds
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert holds()
+    assert holds(), told
 
 
 def fewest(most: int, count: Callable[[], int], tries: int) -> int:

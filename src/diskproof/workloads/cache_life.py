@@ -2,7 +2,6 @@
 reset, and after its QEMU has ended (which is what the next start finds)."""
 
 import time
-from pathlib import Path
 
 from diskproof.drive import Drive, SteeredMachine
 from diskproof.errors import RunFailure
@@ -74,11 +73,13 @@ def end(machine: SteeredMachine, drive: Drive) -> None:
 
 def _lives(pid: int) -> bool:
     """Whether a child of ours still runs, or a thread of one that waits to be reaped."""
+    import psutil
+
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
+        process = psutil.Process(pid)
+        return (process.status(), process.num_threads()) != (psutil.STATUS_ZOMBIE, 1)
+    except psutil.NoSuchProcess:
         return False
-    return fields[0] not in (b"Z", b"X") or int(fields[17]) > 1
 
 
 def _job(drive: Drive) -> str:

@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
+from diskproof.crash.writers import WriterContext
 from diskproof.crash.writers import promised_rows as rows
 from diskproof.crash.writers.promised_rows import FAILED, Found
 from diskproof.errors import DiskproofError
@@ -78,6 +79,20 @@ class Limit:
             if time.monotonic() >= self._end:
                 return
             yield number
+
+
+def write_database(context: WriterContext, module: str, place: Path, *settings: str) -> None:
+    """Have a module write its rows to ``place``. Raises RunFailure ``space`` or ``workload``."""
+    from diskproof.crash.writers.program_end import require_written
+    from diskproof.recording.folder import ACK_FILE
+
+    spec = context.cell.workload
+    limits = ["--records", spec.option("records"), "--seconds", spec.option("seconds")]
+    sets = [word for each in settings for word in ("--set", each)]
+    acks = ["--acks", str(context.recording.folder / ACK_FILE)]
+    argv = [*PYTHON, module, "write", str(place), *limits, *sets, *acks]
+    done = run(argv, timeout=context.seconds, check=False)
+    require_written(spec.name, done.returncode, done.stderr)
 
 
 def main(database: Database, arguments: Sequence[str]) -> int:

@@ -16,7 +16,6 @@ from pathlib import Path
 from diskproof.crash.writers import WriterContext, command
 from diskproof.crash.writers import promised_rows as rows
 from diskproof.crash.writers.command import Limit, main
-from diskproof.crash.writers.program_end import write_database
 from diskproof.crash.writers.promised_rows import Found
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.extras import require_extra
@@ -190,7 +189,7 @@ class PostgresWriter:
             write_rows(context)
             return
         unsafe = ["fsync=off"] if context.cell.workload.option("durable") == "write" else []
-        write_database(context, __name__, context.recording.folder / FOLDER, *unsafe)
+        command.write_database(context, __name__, context.recording.folder / FOLDER, *unsafe)
 
     def check(self, cell: Cell) -> dict[str, object]:
         if cell.level("frontend") == "guest":

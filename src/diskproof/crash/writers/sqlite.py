@@ -90,10 +90,8 @@ class SqliteWriter:
 
             write_rows(context)
             return
-        from diskproof.crash.writers.program_end import write_database
-
         setting = f"synchronous={synchronous(context.cell.workload.option('durable'))}"
-        write_database(context, __name__, context.recording.folder / FOLDER, setting)
+        command.write_database(context, __name__, context.recording.folder / FOLDER, setting)
 
     def check(self, cell: Cell) -> dict[str, object]:
         if cell.level("frontend") == "guest":
